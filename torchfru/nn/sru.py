@@ -1,0 +1,186 @@
+"""The Statistical Recurrent Unit (Oliva, Poczos and Schneider, 2017), as a layer and as a cell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..ops import sru_scan
+from .cell import RecurrentCell
+from .checks import require_size
+from .recurrent import RecurrentLayer, reset_weights, weights_of
+
+ALPHAS = (0.0, 0.25, 0.5, 0.9, 0.99)
+
+
+class SRUMemory(nn.Module):
+    """What SRU and SRUCell share: the decays and the sizes. A mixin, without ``__init__``."""
+
+    decays: Tensor
+    hidden_size: int
+    gate_size: int
+
+    def _init_memory(self, alphas: Sequence[float], stat_size: int) -> None:
+        require_size(self, "stat_size", stat_size)
+        self.alphas = tuple(float(alpha) for alpha in alphas)
+        if not self.alphas or not all(0 <= alpha < 1 for alpha in self.alphas):
+            raise ValueError(
+                f"{type(self).__name__}: alphas must be one or more decays in [0, 1), "
+                f"got {self.alphas}"
+            )
+        self.stat_size = stat_size
+        self.state_size = len(self.alphas) * stat_size
+
+    def _register_decays(self, device: Any, dtype: Any) -> None:
+        empty = torch.empty(len(self.alphas), device=device, dtype=dtype)
+        self.register_buffer("decays", empty, persistent=False)
+
+    def reset_parameters(self) -> None:
+        """Weights from a normal of deviation 0.1 cut at 0.2, biases 0: as for FRU."""
+        reset_weights(self)
+        with torch.no_grad():
+            self.decays.copy_(torch.tensor(self.alphas, dtype=torch.float64, device="cpu"))
+
+    def _parameter_shapes(self, input_size: int) -> dict[str, tuple[int, ...]]:
+        return {
+            "weight_ug": (self.gate_size, self.state_size),
+            "bias_g": (self.gate_size,),
+            "weight_gh": (self.stat_size, self.gate_size),
+            "weight_xh": (self.stat_size, input_size),
+            "bias_h": (self.stat_size,),
+            "weight_uy": (self.hidden_size, self.state_size),
+            "bias_y": (self.hidden_size,),
+        }
+
+    def _extra_defaults(self) -> dict[str, Any]:
+        return {"alphas": ALPHAS, "stat_size": 200, "gate_size": 60}
+
+
+class SRU(SRUMemory, RecurrentLayer):
+    """Statistical Recurrent Unit: moving averages of h at several rates, as a drop-in.
+
+    For each step, and each decay alpha_k::
+
+        g(t)   = phi(W1 u(t-1) + b1)
+        h(t)   = phi(W2 g(t) + U x(t) + b2)
+        u_k(t) = alpha_k u_k(t-1) + (1 - alpha_k) h(t)
+        y(t)   = Y u(t) + b_y
+
+    Args:
+        input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional,
+            nonlinearity, return_sequences: as for :class:`FRU`.
+        alphas: the decays, each in [0, 1).
+        stat_size: the width of h. gate_size: the width of g.
+
+    Shape:
+        as for :class:`FRU`; u is alpha-major, (D*num_layers, N, len(alphas)*stat_size). The
+        unit does not depend on t, but its state counts it, so that the layers can be swapped.
+
+    >>> output, (u, t) = SRU(3, 8)(torch.randn(40, 2, 3))
+    >>> output.shape, u.shape, t.tolist()
+    (torch.Size([40, 2, 8]), torch.Size([1, 2, 1000]), [[40, 40]])
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        *,
+        alphas: Sequence[float] = ALPHAS,
+        stat_size: int = 200,
+        gate_size: int = 60,
+        nonlinearity: str = "relu",
+        return_sequences: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            input_size,
+            hidden_size,
+            num_layers,
+            bias,
+            batch_first,
+            dropout,
+            bidirectional,
+            gate_size=gate_size,
+            nonlinearity=nonlinearity,
+            return_sequences=return_sequences,
+        )
+        self._init_memory(alphas, stat_size)
+        self._register_parameters(device, dtype)
+        self._register_decays(device, dtype)
+        self.reset_parameters()
+
+    def _read(
+        self,
+        suffix: str,
+        x: Tensor,
+        u: Tensor,
+        t: Tensor | None,
+        *,
+        lengths: Tensor | None,
+        every_step: bool,
+    ) -> tuple[Tensor, Tensor]:
+        weights = weights_of(self, suffix)
+        y, u = sru_scan(
+            x,
+            u,
+            self.decays,
+            weights,
+            nonlinearity=self.nonlinearity,
+            every_step=every_step,
+            lengths=lengths,
+        )
+        return F.linear(u, weights.weight_uy, weights.bias_y) if y is None else y, u
+
+
+class SRUCell(SRUMemory, RecurrentCell):
+    """One step of a Statistical Recurrent Unit: ``y, (u, t) = cell(x, (u, t))``.
+
+    Arguments as for :class:`SRU`, shapes as for :class:`FRUCell`.
+
+    >>> y, (u, t) = SRUCell(3, 8)(torch.randn(2, 3))
+    >>> y.shape, u.shape, t
+    (torch.Size([2, 8]), torch.Size([2, 1000]), tensor([1, 1]))
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        *,
+        alphas: Sequence[float] = ALPHAS,
+        stat_size: int = 200,
+        gate_size: int = 60,
+        nonlinearity: str = "relu",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            input_size, hidden_size, bias, gate_size=gate_size, nonlinearity=nonlinearity
+        )
+        self._init_memory(alphas, stat_size)
+        self._register_parameters(device, dtype)
+        self._register_decays(device, dtype)
+        self.reset_parameters()
+
+    def _advance(self, x: Tensor, u: Tensor, t: Tensor) -> Tensor:
+        _, u = sru_scan(
+            x.unsqueeze(0),
+            u,
+            self.decays,
+            weights_of(self),
+            nonlinearity=self.nonlinearity,
+            every_step=False,
+        )
+        return u

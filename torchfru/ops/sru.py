@@ -1,0 +1,108 @@
+"""The Statistical Recurrent Unit, twice: by its definition, and with as little work as it allows.
+
+For t = 1..T and each decay alpha_k:
+
+    g(t)   = phi(W1 u(t-1) + b1)
+    h(t)   = phi(W2 g(t) + U x(t) + b2)
+    u_k(t) = alpha_k u_k(t-1) + (1 - alpha_k) h(t)
+    y(t)   = Y u(t) + b_y
+
+Its weights depend on how long ago a step was, not on when it was, so no A(t) exists that
+would fold the K decays into one matrix, as :mod:`torchfru.ops.collapsed` does. What does
+work is to carry each W1_k u_k (n_g numbers) instead of u_k (n_h numbers).
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from .weights import NONLINEARITIES, Weights
+
+
+def reference_scan(
+    x: Tensor,
+    u: Tensor,
+    alphas: Tensor,
+    weights: Weights,
+    *,
+    nonlinearity: str,
+    every_step: bool,
+    lengths: Tensor | None = None,
+) -> tuple[Tensor | None, Tensor]:
+    """Read ``x`` (L, N, n_in) into ``u`` (N, K n_h), alpha-major; y is None unless every_step."""
+    outputs = []
+    for s, x_t in enumerate(x.unbind(0)):
+        after = step(x_t, u, alphas, weights, nonlinearity)
+        u = after if lengths is None else torch.where((s < lengths).unsqueeze(-1), after, u)
+        if every_step:
+            outputs.append(F.linear(u, weights.weight_uy, weights.bias_y))
+    return torch.stack(outputs) if every_step else None, u
+
+
+def step(x: Tensor, u: Tensor, alphas: Tensor, weights: Weights, nonlinearity: str) -> Tensor:
+    """u(t) from x(t) (N, n_in) and u(t-1) (N, K n_h)."""
+    phi = NONLINEARITIES[nonlinearity]
+    g = phi(F.linear(u, weights.weight_ug, weights.bias_g))  # (N, n_g)
+    h = phi(F.linear(g, weights.weight_gh) + F.linear(x, weights.weight_xh, weights.bias_h))
+    alpha = alphas.unsqueeze(-1)  # (K, 1)
+    u = u.unflatten(-1, (alphas.shape[0], -1))  # (N, K, n_h)
+    return (alpha * u + (1 - alpha) * h.unsqueeze(-2)).flatten(-2)
+
+
+def fast_scan(
+    x: Tensor,
+    u: Tensor,
+    alphas: Tensor,
+    weights: Weights,
+    *,
+    nonlinearity: str,
+    every_step: bool,
+    lengths: Tensor | None = None,
+) -> tuple[Tensor | None, Tensor]:
+    """As :func:`reference_scan`, with u formed after the loop instead of inside it."""
+    h = _hidden(x, u, alphas, weights, nonlinearity)  # (L, N, n_h)
+    y = _outputs(h, u, alphas, weights) if every_step else None
+    return y, _memory(h, u, alphas, lengths)
+
+
+def _hidden(x: Tensor, u: Tensor, alphas: Tensor, weights: Weights, nonlinearity: str) -> Tensor:
+    """h at every step, carrying W1_k u_k for each decay."""
+    phi = NONLINEARITIES[nonlinearity]
+    count, alpha = alphas.shape[0], alphas.unsqueeze(-1)
+    from_x = F.linear(x, weights.weight_xh, weights.bias_h)  # (L, N, n_h)
+    w = weights.weight_ug.unflatten(1, (count, -1))  # (n_g, K, n_h)
+    to_z = w.permute(2, 1, 0).flatten(1)  # (n_h, K n_g)
+    to_h = weights.weight_gh.t()  # (n_g, n_h)
+    z = torch.einsum("nkh,gkh->nkg", u.unflatten(1, (count, -1)), w)  # (N, K, n_g)
+    bias = 0.0 if weights.bias_g is None else weights.bias_g
+    hidden = []
+    for from_x_t in from_x.unbind(0):
+        h = phi(torch.addmm(from_x_t, phi(z.sum(1) + bias), to_h))
+        z = torch.lerp((h @ to_z).unflatten(1, (count, -1)), z, alpha)
+        hidden.append(h)
+    return torch.stack(hidden)
+
+
+def _outputs(h: Tensor, u: Tensor, alphas: Tensor, weights: Weights) -> Tensor:
+    """y at every step (L, N, n_y): the memories by one recurrence, Y by one product."""
+    alpha = alphas.unsqueeze(-1)
+    memory, memories = u.unflatten(1, (alphas.shape[0], -1)), []
+    for h_t in h.unbind(0):
+        memory = torch.lerp(h_t.unsqueeze(1), memory, alpha)  # (N, K, n_h)
+        memories.append(memory.flatten(1))
+    return F.linear(torch.stack(memories), weights.weight_uy, weights.bias_y)
+
+
+def _memory(h: Tensor, u: Tensor, alphas: Tensor, lengths: Tensor | None) -> Tensor:
+    """alpha^L u(0) + (1 - alpha) sum_s alpha^(L-s) h(s), L each sample's own length."""
+    count, length = alphas.shape[0], h.shape[0]
+    if lengths is None:
+        lengths = torch.full((1,), length, device=h.device)  # one for all samples
+    age = lengths.unsqueeze(-1) - torch.arange(1, length + 1, device=h.device)  # (N or 1, L)
+    weight = (1 - alphas.unsqueeze(-1)) * alphas.unsqueeze(-1) ** age.clamp(min=0).unsqueeze(1)
+    weight = torch.where(age.unsqueeze(1) >= 0, weight, 0.0)  # (N or 1, K, L)
+    added = torch.matmul(weight, h.transpose(0, 1))  # (N, K, n_h)
+    kept = alphas ** lengths.unsqueeze(-1)  # (N or 1, K)
+    return (kept.unsqueeze(-1) * u.unflatten(1, (count, -1)) + added).flatten(1)

@@ -1,0 +1,35 @@
+"""What the scans share: the weights of one layer and direction, and the nonlinearities."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Weights(NamedTuple):
+    """The matrices of the update rule, named as the layer's parameters are."""
+
+    weight_ug: Tensor  # W1 (n_g, n_u)
+    bias_g: Tensor | None  # b1 (n_g,)
+    weight_gh: Tensor  # W2 (n_h, n_g)
+    weight_xh: Tensor  # U  (n_h, n_in)
+    bias_h: Tensor | None  # b2 (n_h,)
+    weight_uy: Tensor  # Y  (n_y, n_u)
+    bias_y: Tensor | None  # b_y (n_y,)
+
+    def to(self, dtype: torch.dtype) -> Weights:
+        return Weights._make(None if w is None else w.to(dtype) for w in self)
+
+
+def identity(x: Tensor) -> Tensor:
+    return x
+
+
+NONLINEARITIES: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": torch.relu,
+    "tanh": torch.tanh,
+    "identity": identity,
+}
