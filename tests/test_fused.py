@@ -20,7 +20,7 @@ from torchfru.ops import fused
 pytest.importorskip("numba")
 from numba import njit
 
-from torchfru.ops import simd, threads
+from torchfru.ops import numba_loop, simd, threads
 from torchfru.ops.numba_loop import BatchLoop, SmallLoop, choose_loop
 
 
@@ -71,7 +71,8 @@ def test_chunks_over_time_change_nothing(batch, every_step, monkeypatch):
         "lengths": torch.randint(0, 81, (batch,)),
     }
     whole = results(layer, inputs, "numba")
-    monkeypatch.setattr(fused, "CHUNK", 32)
+    monkeypatch.setattr(numba_loop, "CHUNK", 32)
+    monkeypatch.setattr(numba_loop, "SMALL_CHUNK", 16)
     assert_close(results(layer, inputs, "numba"), whole, 1e-12)
 
 

@@ -21,7 +21,9 @@ ALLOWED = {
     "ops": {"ops"},
     "nn": {"nn", "basis", "ops"},
     "demo": {"nn"},
-    "cli": {"cli", "demo", "__init__"},
+    "bench": {"nn", "ops"},
+    "bench_plot": {"bench"},
+    "cli": {"cli", "demo", "bench", "bench_plot", "__init__"},
     "__init__": {"basis", "nn", "ops"},
     "__main__": {"cli"},
 }

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from .bench import bench
 from .demo import demo
 
 app = typer.Typer(
@@ -17,6 +18,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
+app.command()(bench)
 app.command()(demo)
 
 
