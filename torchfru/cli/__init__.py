@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from .demo import demo
+from .verify import verify
 
 app = typer.Typer(
     name="torchfru",
@@ -18,6 +19,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(demo)
+app.command()(verify)
 
 
 @app.callback(invoke_without_command=True)
