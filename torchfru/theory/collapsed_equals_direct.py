@@ -85,6 +85,8 @@ def measure(settings: Settings) -> Finding:
             f"multiply-adds per step and sample at batch {BATCHES[-1]}, counted: "
             f"{counts['reference'][-1]:,.0f} direct, {counts['collapsed'][-1]:,.0f} collapsed "
             f"({saved:.1f} times fewer)",
+            f"at batch 1 there is nobody to share A(t) with: {counts['reference'][0]:,.0f} and "
+            f"{counts['collapsed'][0]:,.0f}",
         ),
         panels=(
             Panel(

@@ -21,9 +21,9 @@ def draw(finding: Finding, folder: Path, suffix: str = "svg") -> Path:
     columns = min(ACROSS, len(finding.panels))
     rows = -(-len(finding.panels) // columns)
     with matplotlib.rc_context({"svg.hashsalt": "torchfru", "svg.fonttype": "none"}):
-        figure = Figure(figsize=(max(6.0, 4.6 * columns), 3.6 * rows), layout="constrained")
-        grid = figure.subplots(rows, columns, squeeze=False).flat
-        for axes in list(grid)[len(finding.panels) :]:
+        figure = Figure(figsize=(max(6.0, 5.0 * columns), 3.6 * rows), layout="constrained")
+        grid = list(figure.subplots(rows, columns, squeeze=False).flat)
+        for axes in grid[len(finding.panels) :]:
             axes.set_visible(False)
         for axes, panel in zip(grid, finding.panels, strict=False):
             _draw_panel(axes, panel)
@@ -35,12 +35,10 @@ def draw(finding: Finding, folder: Path, suffix: str = "svg") -> Path:
 
 
 def _draw_panel(axes: Any, panel: Panel) -> None:
-    names = list(dict.fromkeys(_family(series) for series in panel.lines if series.style != "band"))
-    for series in panel.lines:
-        if series.style == "band":
-            axes.plot(series.x, series.y, color="grey", linestyle=":", label=series.label)
-            continue
-        place = names.index(_family(series)) % len(COLOURS)
+    curves = [series for series in panel.lines if series.style != "band"]
+    families = list(dict.fromkeys(_family(series) for series in curves))
+    for series in curves:
+        place = families.index(_family(series)) % len(COLOURS)
         axes.plot(
             series.x,
             series.y,
@@ -50,12 +48,17 @@ def _draw_panel(axes: Any, panel: Panel) -> None:
             linestyle={"line": "-", "dashed": "--", "points": ""}[series.style],
             label=series.label,
         )
+    for limit in panel.lines:
+        if limit.style == "band":
+            axes.plot(limit.x, limit.y, color="dimgrey", linestyle=":")
+            start = min(zip(limit.x, limit.y, strict=True))
+            axes.annotate(limit.label, start, (0, 2), textcoords="offset points", size=7)
     axes.set(title=panel.title, xlabel=panel.xlabel, ylabel=panel.ylabel)
     axes.title.set_fontsize(10)
     axes.set_xscale(panel.xscale)
     axes.set_yscale(panel.yscale)
     axes.grid(alpha=0.3)
-    _legend(axes)
+    _legend(axes, len(curves))
 
 
 def _family(series: Line) -> str:
@@ -63,7 +66,9 @@ def _family(series: Line) -> str:
     return series.label.replace("largest", "").replace("smallest", "")
 
 
-def _legend(axes: Any) -> None:
-    handles, labels = axes.get_legend_handles_labels()
-    unique = dict(zip(labels, handles, strict=True))
-    axes.legend(list(unique.values()), list(unique), fontsize=7)
+def _legend(axes: Any, count: int) -> None:
+    """Inside, or beside the axes where it would hide the curves."""
+    where: dict[str, Any] = {"loc": "best"}
+    if count > 5:
+        where = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}
+    axes.legend(fontsize=7, handlelength=3, **where)

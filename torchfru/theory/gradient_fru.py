@@ -22,6 +22,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..nn import FRU
 from . import gradient_rnn, gradient_sru
 from .finding import Finding, Panel, Settings, line
 from .linear import Extremes, extremes, jacobian, largest, linear_fru, random_square
@@ -157,7 +158,7 @@ def over_time(
     found: dict[float, list[Extremes]] = {sigma: [] for sigma in SIGMAS}
     for length in lengths:
         settings.tick(f"{basis}, T = {length:,}")
-        generator = torch.Generator().manual_seed(settings.seed + length)
+        generator = torch.Generator().manual_seed(settings.seed)  # the same W for all
         squares = [random_square(generator, 2, sigma) for _ in freqs for sigma in SIGMAS]
         w = torch.block_diag(*squares)
         phase = torch.rand(len(freqs), generator=generator).mul(2 * math.pi).tolist()
@@ -194,6 +195,22 @@ def stated_sum_is_off(steps: int = 1_000) -> tuple[float, float]:
     return float(u), 1.0
 
 
+def paper_sized() -> tuple[Extremes, float]:
+    """The factors of a layer of the paper's size as it is initialised, and its sigma_max(W2 W1)."""
+    layer = FRU(
+        1,
+        1,
+        bias=False,
+        seq_len=784,
+        num_freqs=60,
+        nonlinearity="identity",
+        return_sequences=False,
+        dtype=torch.float64,
+    )
+    w = layer.get_parameter("weight_gh_l0") @ layer.get_parameter("weight_ug_l0")
+    return extremes(jacobian(layer, 784)), largest(w)
+
+
 def measure(settings: Settings) -> Finding:
     found = over_time(LENGTHS, [0.0, 0.25, 1.0, 10.0], "fourier", settings)
     worst, broken, examples = search(settings, ("fourier",))
@@ -201,6 +218,8 @@ def measure(settings: Settings) -> Finding:
     low, high = LOWER.gradients().low, UPPER.gradients().high
     refuted = max(*excess_as_stated(LOWER), *excess_as_stated(UPPER)) > 0
     layer, claimed = stated_sum_is_off()
+    settings.tick("a layer of the paper's size")
+    real, sigma = paper_sized()
     return Finding(
         claim="gradient-fru",
         verdict="fails" if worst > ROUNDING else "refuted as stated" if refuted else "holds",
@@ -216,6 +235,9 @@ def measure(settings: Settings) -> Finding:
         f"exp(-1.8) = {math.exp(-1.8):.4f}. Upper: T = 1, frequencies 0 and 1, d = 1, "
         f"W2 W1 = 0.3 (1, 1)/sqrt(2): gradient {high:.4f} > exp(0.3) = {math.exp(0.3):.4f}",
         notes=(
+            f"a layer as initialised, K = 60, d = 10, T = 784: factors {real.low:.2f} to "
+            f"{real.high:.2f}; exp(-2 s) = {math.exp(-2 * sigma):.2g}, exp(s) = "
+            f"{math.exp(sigma):.2g}, exp(sqrt(M) s) = {math.exp(math.sqrt(60) * sigma):.2g}",
             "the theorem writes W1 W2; the update rule makes W2 W1, and sigma_max(W1 W2) can be "
             "0 while W2 W1 is not",
             f"the claim for u(T) drops the products before the inputs: it gives {claimed:.3f} "
@@ -246,6 +268,14 @@ def _three_units(fru: list[Extremes]) -> Panel:
         "SRU, W = I/2, alpha 0.99": sru,
         "RNN, W = 0.9 I": rnn,
     }
-    lines = [line(name, LENGTHS, [v / math.log(10) for v in ys]) for name, ys in logs.items()]
+    lines = [
+        line(
+            name,
+            LENGTHS,
+            [v / math.log(10) for v in values],
+            "dashed" if name.endswith("smallest") else "line",
+        )
+        for name, values in logs.items()
+    ]
     title = "Three linear units: level, exponential, exponential"
     return Panel(title, "T", "log10 of the gradient factor", tuple(lines), yscale="symlog")

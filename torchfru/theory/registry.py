@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
 
@@ -28,6 +29,17 @@ CLAIMS: dict[str, str] = {
 }
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """The matrices here are small: a second thread only waits."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
 def check(name: str, settings: Settings | None = None) -> Finding:
     """Measure one claim. The same seed gives the same numbers, and torch's own is left alone.
 
@@ -38,12 +50,8 @@ def check(name: str, settings: Settings | None = None) -> Finding:
         raise ValueError(f"claim must be one of {', '.join(CLAIMS)}; got {name!r}")
     settings = settings or Settings()
     measure: Callable[[Settings], Finding] = import_module(f".{CLAIMS[name]}", __package__).measure
-    start, threads = time.perf_counter(), torch.get_num_threads()
-    torch.set_num_threads(1)  # small matrices: a second thread only waits
-    try:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(settings.seed)
-            finding = measure(settings)
-    finally:
-        torch.set_num_threads(threads)
+    start = time.perf_counter()
+    with one_thread(), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(settings.seed)
+        finding = measure(settings)
     return replace(finding, seconds=round(time.perf_counter() - start, 2))

@@ -72,7 +72,9 @@ def measure(settings: Settings) -> Finding:
     worst, bounds = 0.0, []
     for phi in NONLINEARITIES:
         settings.tick(phi)
-        pairs = [ratio(length, phi, generator) for length in LENGTHS]
+        pairs = [
+            ratio(length, phi, torch.Generator().manual_seed(settings.seed)) for length in LENGTHS
+        ]
         found[phi] = [value for value, _ in pairs]
         bounds.append(max(bound for _, bound in pairs))
         worst = max(worst, *(value / bound for value, bound in pairs))

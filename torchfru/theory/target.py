@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 Array = npt.NDArray[np.float64]
 
-BETA = 9.926301291738866  # twice the largest root of f; :func:`constants` recomputes it
+BETA = 9.926305734358834  # twice the largest root of f; :func:`constants` recomputes it
 
 
 def taylor_sine(v: Any) -> Any:
