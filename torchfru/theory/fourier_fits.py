@@ -121,7 +121,7 @@ def measure(settings: Settings) -> Finding:
             worst = max(worst, largest_error(fit, target, length) / epsilon)
             prices[d].append(fit.price)
             count += 1
-    for _ in range(settings.examples // 4):
+    for _ in range(settings.examples):
         d, length = draw.randint(0, 4), 10 ** draw.uniform(-1, 4)
         epsilon = 10 ** draw.uniform(-8, 0)
         target = random_polynomial(draw, d, length)
