@@ -68,6 +68,14 @@ def test_cell_integrals_of_the_target() -> None:
     np.testing.assert_allclose(target_integrals(edges), expected, atol=1e-9)
 
 
+def test_cell_integrals_of_decays() -> None:
+    edges, rates = np.array([0.0, 0.3, 1.0]), np.array([1e-9, 2.0, 50.0])
+    expected = (np.exp(-np.outer(edges[:-1], rates)) - np.exp(-np.outer(edges[1:], rates))) / rates
+    found = l1.decay_integrals(edges, rates)
+    np.testing.assert_allclose(found[:, 1:], expected[:, 1:], rtol=1e-12)
+    np.testing.assert_allclose(found[:, 0], np.diff(edges), rtol=1e-8)  # no cancellation
+
+
 def test_six_exponentials_pass_the_stated_bound() -> None:
     example = exponential_limits.counterexample()
     assert len(example.rates) == len(example.coefficients) == 6

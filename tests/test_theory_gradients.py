@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 import torch
@@ -45,8 +46,10 @@ def fru_cases(draw: st.DrawFn, basis: str = "fourier") -> gradient_fru.Case:
     w = draw(matrices(n_h, count * freq_dim, sigma))
     freqs = [float(k) for k in range(count)]
     if basis == "fourier":
-        freqs = draw(st.lists(st.floats(0, seq_len), min_size=count, max_size=count))
-    phase = draw(st.lists(st.floats(-math.pi, math.pi), min_size=count, max_size=count))
+        turns = st.just(0.0) | st.floats(0, seq_len)  # 0: where the bounds are tight
+        freqs = draw(st.lists(turns, min_size=count, max_size=count))
+    angles = st.just(0.0) | st.floats(-math.pi, math.pi)
+    phase = draw(st.lists(angles, min_size=count, max_size=count))
     start = draw(st.integers(0, seq_len - 1))
     return gradient_fru.Case(w, seq_len, start, freqs, phase, per_block, basis)
 
@@ -68,6 +71,12 @@ def test_the_bounds_as_stated_are_broken_below_by_a_short_sequence() -> None:
     low, high = gradient_fru.excess_as_stated(gradient_fru.LOWER)
     assert low > 0.4
     assert high <= 0
+
+
+def test_the_corrected_lower_bound_says_nothing_beyond_its_condition() -> None:
+    assert gradient_fru.excess_corrected(gradient_fru.LOWER)[0] == -math.inf
+    within = replace(gradient_fru.LOWER, w=torch.tensor([[-0.79]], dtype=torch.float64))
+    assert -0.05 < gradient_fru.excess_corrected(within)[0] <= 0
 
 
 def test_the_bounds_as_stated_are_broken_above_by_two_frequencies() -> None:

@@ -184,8 +184,8 @@ def measure(settings: Settings) -> Finding:
         bound=limit,
         statement=f"k <= 3: error >= {limit}; best found for k = 4: {by_terms[3]:.3f}, k = 5: "
         f"{by_terms[4]:.3f}, k = 8: {by_terms[7]:.3f}. SRU's rates: error >= "
-        f"{min(low for _, low in sru):.3f} at every T tried. Any k and rates: error >= {limit} while sum |c_i| <= {safe:,.0f}; the bound was "
-        f"passed with sum |c_i| = {passing:,.0f}",
+        f"{min(low for _, low in sru):.3f} at every T tried. Any k and rates: error >= {limit} "
+        f"while sum |c_i| <= {safe:,.0f}; the bound was passed with sum |c_i| = {passing:,.0f}",
         counterexample=f"k = {len(example.rates)}, a_i = exp(-r_i/T), r = {example.rates}, "
         f"c = ({terms}): error {example.error:.4f}",
         notes=(
