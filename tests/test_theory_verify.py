@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,9 +11,9 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from torchfru import theory
+from torchfru import FRU, theory
 from torchfru.cli import app
-from torchfru.theory import figures
+from torchfru.theory import figures, picard
 
 QUICK = ("vandermonde", "expressive-power", "gradient-rnn")
 
@@ -61,6 +62,21 @@ def test_a_refuted_claim_is_no_error_and_a_failed_one_is(monkeypatch: pytest.Mon
 def test_an_unknown_claim_is_named() -> None:
     with pytest.raises(ValueError, match="no claim 'gradients'; there are fru-summary"):
         run("--claim", "gradients")
+
+
+def test_without_mpmath_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mpmath", None)
+    with pytest.raises(ModuleNotFoundError, match=r"gradient-rnn needs mpmath: pip install"):
+        theory.check("gradient-rnn")
+
+
+def test_trained_weights_reach_the_claim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.save(FRU(1, 4, seq_len=9, num_freqs=3, freq_dim=2).state_dict(), tmp_path / "w.pt")
+    monkeypatch.setattr(picard, "LENGTHS", (10, 100))
+    monkeypatch.setattr(picard, "GAINS", (1.0, 2.0))
+    _, output = run("--claim", "picard", "--weights", str(tmp_path / "w.pt"))
+    assert "trained weights, R = " in output
+    assert "trained weights are not measured" in run("--claim", "picard")[1]
 
 
 def test_help_has_an_example() -> None:

@@ -51,7 +51,11 @@ def check(name: str, settings: Settings | None = None) -> Finding:
     settings = settings or Settings()
     measure: Callable[[Settings], Finding] = import_module(f".{CLAIMS[name]}", __package__).measure
     start = time.perf_counter()
-    with one_thread(), torch.random.fork_rng(devices=[]):
-        torch.manual_seed(settings.seed)
-        finding = measure(settings)
+    try:
+        with one_thread(), torch.random.fork_rng(devices=[]):
+            torch.manual_seed(settings.seed)
+            finding = measure(settings)
+    except ModuleNotFoundError as missing:
+        hint = f"{name} needs {missing.name}: pip install 'torchfru[theory]'"
+        raise ModuleNotFoundError(hint, name=missing.name) from None
     return replace(finding, seconds=round(time.perf_counter() - start, 2))
