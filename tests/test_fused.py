@@ -108,6 +108,11 @@ def operator_arguments(batch=5, every_step=True, dtype=torch.float64):
 def test_operator_keeps_the_rules_of_torch(batch, every_step):
     arguments = operator_arguments(batch, every_step)
     torch.library.opcheck(torch.ops.torchfru.fru_scan.default, arguments)
+    with torch.no_grad():
+        y, u, h, kept = torch.ops.torchfru.fru_scan(*arguments)
+    plain = [a.detach() if isinstance(a, torch.Tensor) else a for a in arguments]
+    backward = (y if every_step else None, u, *plain, h, kept, True, every_step)
+    torch.library.opcheck(torch.ops.torchfru.fru_scan_backward.default, backward)
 
 
 @pytest.mark.parametrize("batch", [2, 10])

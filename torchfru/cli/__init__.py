@@ -10,6 +10,7 @@ from rich.console import Console
 
 from .bench import bench
 from .demo import demo
+from .verify import verify
 
 app = typer.Typer(
     name="torchfru",
@@ -20,6 +21,7 @@ app = typer.Typer(
 )
 app.command()(bench)
 app.command()(demo)
+app.command()(verify)
 
 
 @app.callback(invoke_without_command=True)

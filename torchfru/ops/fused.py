@@ -49,6 +49,9 @@ def scan(
 
 
 # The operators -----------------------------------------------------------------------------
+#
+# torch keeps compiled programs on disk by the names of their operators: an operator whose schema
+# changes needs a new name.
 
 
 @torch.library.custom_op(
@@ -82,7 +85,7 @@ def _fru_scan(
         memory.add_products(c, hidden, total)
         if outputs is not None:
             outputs.forward(c, hidden[:, :, : x.shape[1]], y[part])
-    return y, u + memory.gather(total, x.shape[1]), h, kept
+    return y, (u + memory.gather(total, x.shape[1])).contiguous(), h, kept
 
 
 @_fru_scan.register_fake
@@ -92,7 +95,7 @@ def _(x: Tensor, u: Tensor, rows: Tensor, *rest: Any) -> tuple[Tensor, Tensor, T
     loop = _loop(x, weights, nonlinearity)
     steps = x.shape[0]
     y = _new_outputs(x, weights.weight_uy)
-    return y, torch.empty_like(u), loop.new_hidden(steps), loop.new_kept(steps)
+    return y, u.new_empty(u.shape), loop.new_hidden(steps), loop.new_kept(steps)
 
 
 @torch.library.custom_op(
@@ -120,7 +123,7 @@ def _fru_scan_backward(d_y: Tensor | None, d_u: Tensor | None, *rest: Any) -> li
     d_total = memory.scatter(d_u, loop.lanes)
     d_z = loop.pack_z(x.new_zeros(x.shape[1], weights.weight_ug.shape[0]))
     d_x = x.new_empty(x.shape if needs_x else 0)
-    grads = {name: torch.zeros_like(w) for name, w in weights._asdict().items() if w is not None}
+    grads = {name: w.new_zeros(w.shape) for name, w in weights._asdict().items() if w is not None}
     if d_y is not None:
         outputs = Outputs(memory.place(weights.weight_uy), torch.zeros_like(d_y[0]))
     for part, segments in reversed(loop.chunks(x.shape[0])):
@@ -143,7 +146,8 @@ def _fru_scan_backward(d_y: Tensor | None, d_u: Tensor | None, *rest: Any) -> li
     if d_y is not None:
         grads["weight_uy"] = memory.take(outputs.weight_gradient())
         d_u = d_u + _start_backward(outputs.sum(), u, weights.weight_uy, "y", grads)
-    return [d_x, d_u, d_rows, *(grads.get(name, x.new_empty(0)) for name in Weights._fields)]
+    d_weights = [grads.get(name, x.new_empty(0)) for name in Weights._fields]
+    return [grad.contiguous() for grad in (d_x, d_u, d_rows, *d_weights)]
 
 
 @_fru_scan_backward.register_fake
@@ -152,8 +156,8 @@ def _(d_y: Tensor | None, d_u: Tensor | None, *rest: Any) -> list[Tensor]:
     needs_x, needs_rows = rest[-2:]
     d_x, d_rows = x.new_empty(x.shape if needs_x else 0), rows.new_empty(rows.shape)
     d_rows = d_rows if needs_rows else rows.new_empty(0)
-    d_weights = (x.new_empty(0) if w is None else torch.empty_like(w) for w in weights)
-    return [d_x, torch.empty_like(u), d_rows, *d_weights]
+    d_weights = (x.new_empty(0 if w is None else w.shape) for w in weights)
+    return [d_x, u.new_empty(u.shape), d_rows, *d_weights]
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
