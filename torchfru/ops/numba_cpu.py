@@ -150,28 +150,42 @@ def _gate_backward(w2, d_h, g, d_z, kind, tile, width, t, g_at, first, last):
 
 
 @_kernel
-def _sums_over_samples(h, d_h, d_z, g, d_a, w2_sums, width, t, g_at, first, last):
-    """d_a at step t, and what the step adds to d_w2, block by block."""
+def _matrix_backward(h, d_z, d_a, width, t, first, last):
+    """d_a at step t: sums over samples of d_z h, block by block."""
     n_g, row = d_z.shape[1], d_z.shape[2]
     n_h, samples = h.shape[1], h.shape[2]
-    vector, block = row // len(width), 0
+    vector, place = row // len(width), t * d_a.shape[1] * SUMS
     for i in range(0, n_g, G_UNIT):
         for j in range(0, n_h, H_UNIT):
-            at = (t * n_h + j) * samples + first * row
-            w_at = block * SUMS * vector
-            a_block = zeros_tile(d_a, BLOCK)
-            w_block = load_tile(w2_sums, w_at, vector, BLOCK, 1)
-            for v in range((last - first) * len(width)):
-                r, lane = v // len(width), v % len(width) * vector
-                z_tile = load_tile(d_z, ((first + r) * n_g + i) * row + lane, row, G_UNIT, 1)
-                h_tile = load_tile(h, at + v * vector, samples, H_UNIT, 1)
-                a_block = add_outer(a_block, z_tile, h_tile)
-                g_tile = load_tile(g, g_at + (r * n_g + i) * row + lane, row, G_UNIT, 1)
-                d_tile = load_tile(d_h, at + v * vector, samples, H_UNIT, 1)
-                w_block = add_outer(w_block, g_tile, d_tile)
-            add_store_sums(d_a, (t * d_a.shape[1] + block) * SUMS, a_block)
-            store_tile(w2_sums, w_at, vector, w_block, 1)
-            block += 1
+            sums = zeros_tile(d_a, BLOCK)
+            for r in range(first, last):
+                for v in range(len(width)):
+                    z_at = (r * n_g + i) * row + v * vector
+                    h_at = (t * n_h + j) * samples + r * row + v * vector
+                    z_tile = load_tile(d_z, z_at, row, G_UNIT, 1)
+                    sums = add_outer(sums, z_tile, load_tile(h, h_at, samples, H_UNIT, 1))
+            add_store_sums(d_a, place, sums)
+            place += SUMS
+
+
+@_kernel
+def _weight_backward(d_h, g, w2_sums, width, begin, end, first, last):
+    """What the steps of a segment add to d_w2: products g d_h, block by block, still vectors."""
+    n_g, row = g.shape[2], g.shape[3]
+    n_h, samples = d_h.shape[1], d_h.shape[2]
+    vector, place = row // len(width), 0
+    for i in range(0, n_g, G_UNIT):
+        for j in range(0, n_h, H_UNIT):
+            sums = load_tile(w2_sums, place, vector, BLOCK, 1)
+            for t in range(begin, end):
+                for r in range(last - first):
+                    for v in range(len(width)):
+                        g_at = (((t - begin) * g.shape[1] + r) * n_g + i) * row + v * vector
+                        d_at = (t * n_h + j) * samples + (first + r) * row + v * vector
+                        g_tile = load_tile(g, g_at, row, G_UNIT, 1)
+                        sums = add_outer(sums, g_tile, load_tile(d_h, d_at, samples, H_UNIT, 1))
+            store_tile(w2_sums, place, vector, sums, 1)
+            place += SUMS * vector
 
 
 @_kernel
@@ -192,8 +206,9 @@ def backward(
         for t in range(end - 1, begin - 1, -1):
             g_at = (t - begin) * g.shape[1] * g.shape[2] * g.shape[3]
             _hidden_backward(a, h, stop, d_h, d_z, kind, tile, width, t, first, last)
-            _sums_over_samples(h, d_h, d_z, g, d_a, w2_sums, width, t, g_at, first, last)
+            _matrix_backward(h, d_z, d_a, width, t, first, last)
             _gate_backward(w2, d_h, g, d_z, kind, tile, width, t, g_at, first, last)
+        _weight_backward(d_h, g, w2_sums, width, begin, end, first, last)
     vector = w2_sums.shape[2]
     for block in range(d_w2.shape[0]):
         w_block = load_tile(w2_sums, block * SUMS * vector, vector, BLOCK, 1)

@@ -6,10 +6,13 @@ Both take and give plain tensors; how h, z and the rest lie in memory is their o
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import torch
@@ -23,6 +26,7 @@ SMALL_BATCH = 8  # up to here, a vector of samples would be mostly empty
 CHUNK = 512  # steps whose A(t) is held at once; a multiple of the kernels' SEGMENT
 SMALL_CHUNK = 1024  # the same for small batches
 ROWS_AT_ONCE = 4  # rows of samples that share one sum over samples; more would leave the cache
+PAGE, HUGE_PAGE = mmap.PAGESIZE, 2**21
 KINDS = {"relu": RELU, "tanh": TANH, "identity": IDENTITY}
 
 
@@ -81,7 +85,7 @@ class BatchLoop:
         return _cut(steps, CHUNK)
 
     def new_hidden(self, steps: int) -> Tensor:
-        return self.w2.new_empty(steps, self.n_h_padded, self.lanes)
+        return large_empty((steps, self.n_h_padded, self.lanes), self.w2)
 
     def new_kept(self, steps: int) -> Tensor:
         segments = -(-steps // kernels.SEGMENT)
@@ -128,9 +132,8 @@ class BatchLoop:
         arrays = (a, self.w2, self._stops(stop), kept, h, d_h, d_z)
         arguments = [array.numpy() for array in arrays]
         parts = shares(self.rows)
-        d_a = a.new_zeros(len(parts), steps, self.blocks, kernels.SUMS)
+        d_a, *room = self._room(len(parts), steps)
         d_w2 = a.new_zeros(len(parts), self.blocks, kernels.SUMS)
-        room = self._room(len(parts))
 
         def work(index: int, part: range) -> None:
             out = (d_a[index].numpy(), d_w2[index].numpy(), *room[index])
@@ -144,17 +147,19 @@ class BatchLoop:
         d_drive = d_h[:, : self.n_h, : self.samples]
         return d_drive, _total(d_a).flatten(1), self.pick_up_sums(_total(d_w2).view(1, -1))[0].t()
 
-    def _room(self, parts: int) -> list[Any]:
-        """Where each thread works: z and g of its rows, and sums that are still vectors."""
+    def _room(self, parts: int, steps: int) -> list[Any]:
+        """Room for d_a, and for each thread: z and g of its rows, sums that are still vectors."""
         if not self.room:
             rows, vector = min(self.rows, ROWS_AT_ONCE), self.row // self.width
+            d_a = large_empty((parts, CHUNK, self.blocks, kernels.SUMS), self.w2)
             shapes = (
                 (rows, self.n_g_padded, self.row),
                 (kernels.SEGMENT, rows, self.n_g_padded, self.row),
                 (self.blocks, kernels.SUMS, vector),
             )
-            self.room = [[self.w2.new_empty(s).numpy() for s in shapes] for _ in range(parts)]
-        return self.room
+            own = [[self.w2.new_empty(s).numpy() for s in shapes] for _ in range(parts)]
+            self.room = [d_a, *own]
+        return [self.room[0][:, :steps].zero_(), *self.room[1:]]
 
     def lay_out(self, matrices: Tensor) -> Tensor:
         """Matrices (K, n_g, n_h) as A(t) lies in memory: (K, numbers)."""
@@ -349,6 +354,27 @@ def _total(parts: Tensor) -> Tensor:
     for part in parts[1:]:
         parts[0] += part
     return parts[0]
+
+
+def large_empty(shape: tuple[int, ...], like: Tensor) -> Tensor:
+    """An empty tensor, in huge pages if it is large and the system has them.
+
+    A training step touches its memory for the first time in every step, and most of the cost of
+    that is one fault for each page.
+    """
+    tensor = like.new_empty(shape)
+    size = tensor.numel() * tensor.element_size()
+    madvise = _madvise()
+    if size >= 2 * HUGE_PAGE and madvise is not None and not tensor.is_meta:
+        start = -(-tensor.data_ptr() // PAGE) * PAGE
+        length = (tensor.data_ptr() + size - start) // PAGE * PAGE
+        madvise(ctypes.c_void_p(start), ctypes.c_size_t(length), mmap.MADV_HUGEPAGE)  # a hint
+    return tensor
+
+
+@cache
+def _madvise() -> Any:
+    return ctypes.CDLL(None).madvise if hasattr(mmap, "MADV_HUGEPAGE") else None
 
 
 def _multiple(size: int, unit: int) -> int:

@@ -1,0 +1,82 @@
+"""Tables for the documentation, from the records that ``torchfru bench --json`` wrote."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+from pathlib import Path
+from typing import Any
+
+BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
+
+
+def markdown(record: dict[str, Any]) -> str:
+    """One record as a heading, a table, and what else it holds."""
+    shape, place = record["shape"], record["environment"]
+    outputs = "every output" if shape["every_step"] else "the last output"
+    lines = [
+        f"### {record['preset']}: {shape['steps']} steps of {shape['input_size']}, "
+        f"batch {shape['batch']}, FRU_{shape['num_freqs']},{shape['freq_dim']}, {outputs}",
+        "",
+        f"{place['cpu']}, {place['threads']} threads, torch {place['torch']}, "
+        f"{record['rounds']} rounds.",
+        "",
+        "| layer | parameters | forward | against nn.LSTM | forward + backward "
+        "| against nn.LSTM | peak memory |",
+        "|---|--:|--:|--:|--:|--:|--:|",
+    ]
+    return "\n".join([*lines, *_rows(record["layers"]), "", *_remarks(record)])
+
+
+def _rows(layers: list[dict[str, Any]]) -> list[str]:
+    lstm = next((layer for layer in layers if layer["name"] == "nn.LSTM"), None)
+    rows = []
+    for layer in layers:
+        cells = [layer["name"], f"{layer['parameters']:,}"]
+        for kind in ("forward", "training"):
+            median = layer[f"{kind}_median"]
+            cells.append(_time(layer[kind]["seconds"]))
+            cells.append("" if lstm is None else f"{lstm[f'{kind}_median'] / median:.1f} x")
+        peak = layer["peak_bytes"]
+        cells.append("" if peak is None else f"{peak / 2**20:,.1f} MiB")
+        rows.append(f"| {' | '.join(cells)} |")
+    return rows
+
+
+def _time(seconds: list[float]) -> str:
+    median = statistics.median(seconds)
+    low, _, high = statistics.quantiles(seconds, n=4, method="inclusive")
+    return f"{1e3 * median:,.1f} ms ± {100 * (high - low) / 2 / median:.0f} %"
+
+
+def _remarks(record: dict[str, Any]) -> list[str]:
+    lines = []
+    if record["kernel"]:
+        rate = record["kernel"]
+        lines.append(
+            f"- the fused forward loop: {rate['kernel'] / 1e9:.0f} GFLOP/s, {rate['ratio']:.2f} of "
+            f"torch's 2048 x 2048 product ({rate['product'] / 1e9:.0f} GFLOP/s)"
+        )
+    for what, times in record["sweeps"].items():
+        entries = ", ".join(f"{int(v):,}: {1e3 * s:,.2f} ms" for v, s in times.items())
+        lines.append(f"- FRU's training step by `{what}`: {entries}")
+    return lines
+
+
+def fill(page: str, records: list[dict[str, Any]]) -> str:
+    """The page, with the tables of these records between its marks."""
+    before, rest = page.split(BEGIN)
+    _, after = rest.split(END)
+    tables = "\n\n".join(markdown(record) for record in records)
+    return f"{before}{BEGIN}\n\n{tables}\n\n{END}{after}"
+
+
+def read(folder: Path) -> list[dict[str, Any]]:
+    """The records of a folder, by name."""
+    return [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+
+
+if __name__ == "__main__":
+    target = Path(sys.argv[2])
+    target.write_text(fill(target.read_text(), read(Path(sys.argv[1]))))
