@@ -8,7 +8,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from .common import UsageError
 from .demo import demo
+from .runs import runs
+from .train import train
 
 app = typer.Typer(
     name="torchfru",
@@ -18,6 +21,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(demo)
+app.command()(train)
+app.command()(runs)
 
 
 @app.callback(invoke_without_command=True)
@@ -33,7 +38,7 @@ def _options(
 
 
 def run() -> None:
-    """Run a command; an error is one line and exit code 1, unless ``--debug`` comes first."""
+    """Run a command; an error is one line and exit code 1 or 2, unless ``--debug`` comes first."""
     try:
         app()
     except Exception as error:
@@ -42,4 +47,4 @@ def run() -> None:
         message = " ".join(str(error).split()) or type(error).__name__
         Console(stderr=True, soft_wrap=True).print("[bold red]Error:[/] ", end="")
         print(message, file=sys.stderr)
-        sys.exit(1)
+        sys.exit(2 if isinstance(error, UsageError) else 1)
