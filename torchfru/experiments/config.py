@@ -36,6 +36,14 @@ class DataConfig:
     degree: int | None = None
     length: int | None = None
     steps: int | None = None
+    split: str | None = None  # "standard" or "released"
+    words: int | None = None
+    every: str | None = None  # "hour" or "day"
+    start: int | None = None
+    end: int | None = None
+    label: str | None = None  # of the user's own table: the column of the labels,
+    column: str | None = None  # or that of the series
+    test: float | None = None  # the share that is kept for the test
     validation: float = 0.0  # the share of the training part that is held back from training
 
     def __post_init__(self) -> None:

@@ -10,9 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..data import Task
-
-IGNORED = -100  # a step of a "tag" target that counts for nothing
+from ..data import IGNORED, Task
 
 
 def every_step(task: Task) -> bool:

@@ -7,7 +7,7 @@ import shutil
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -157,8 +157,9 @@ def put_aside(run: Run) -> None:
 
 def describe_data(data: SequenceData) -> dict[str, Any]:
     """What a model must know of its data to be built again without them."""
-    names = ("name", "task", "input_size", "output_size", "seq_len", "vocab_size")
-    return {name: getattr(data, name) for name in names}
+    names = ("name", "task", "input_size", "output_size", "seq_len", "vocab_size", "classes")
+    known = {name: getattr(data, name) for name in (*names, "words")}
+    return {**known, "scaling": None if data.scaling is None else asdict(data.scaling)}
 
 
 def _finished(run: Run, begin: Checkpoint) -> RunResult:
