@@ -20,8 +20,12 @@ ALLOWED = {
     "basis": set(),
     "ops": {"ops"},
     "nn": {"nn", "basis", "ops"},
+    "data": {"data"},
+    "results": set(),
+    "experiments": {"experiments"},
+    "training": {"training", "data", "nn", "experiments", "results"},
     "demo": {"nn"},
-    "cli": {"cli", "demo", "__init__"},
+    "cli": {"cli", "data", "demo", "experiments", "results", "training", "__init__"},
     "__init__": {"basis", "nn", "ops"},
     "__main__": {"cli"},
 }
