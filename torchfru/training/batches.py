@@ -24,6 +24,11 @@ class Batch(NamedTuple):
     terms: int  # of the loss of this share; 0 where there was nothing left to share
     all_terms: int  # of the loss of the whole batch
 
+    def scale(self, world: int) -> float:
+        """What a share's summed loss is multiplied by, so that the mean over ``world`` processes,
+        which DDP takes of their gradients, is that of the mean loss of the whole batch."""
+        return world / self.all_terms if self.terms else 0.0
+
     def to(self, device: torch.device) -> Batch:
         lengths = None if self.lengths is None else self.lengths.to(device)
         return self._replace(

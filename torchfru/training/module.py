@@ -91,11 +91,9 @@ class RunModule(LightningModule):
         with self.clock.part("forward"):
             output = self.model(batch.inputs, batch.lengths)
             total = loss_sum(self.task, output, batch.targets, batch.lengths)
-        if batch.terms == 0:
-            total = total * 0.0
-        self._add("train", total.detach(), 0.0, batch.terms)
-        # DDP takes the mean over the processes of what must be summed over them.
-        return total * (self.trainer.world_size / max(batch.all_terms, 1))
+        if batch.terms:
+            self._add("train", total.detach(), 0.0, batch.terms)
+        return total * batch.scale(self.trainer.world_size)
 
     def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
         with self.clock.part("backward"):
