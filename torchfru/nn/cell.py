@@ -17,6 +17,7 @@ from .checks import (
     require_bool,
     require_nonlinearity,
     require_size,
+    without_autocast,
 )
 from .recurrent import State, describe, register_parameters, weights_of
 
@@ -73,7 +74,7 @@ class RecurrentCell(nn.Module):
         x = input if batched else input.unsqueeze(0)
         u, t = self._state(hx, x, batched)
         weights = weights_of(self)
-        with torch.autocast(device_type=x.device.type, enabled=False):
+        with without_autocast(x):
             dtype = weights.weight_uy.dtype
             u = self._advance(x.to(dtype), u.to(dtype), t)
             y = F.linear(u, weights.weight_uy, weights.bias_y)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+
 import torch
 from torch import Tensor, nn
 
@@ -11,6 +13,16 @@ from ..ops import NONLINEARITIES
 def known(tensor: Tensor) -> bool:
     """Whether values can be looked at: not while tracing, not on the meta device."""
     return not (torch.compiler.is_compiling() or tensor.is_meta)
+
+
+def autocasting(x: Tensor) -> bool:
+    """Whether torch is choosing dtypes by itself on the device of ``x``."""
+    return not x.is_meta and torch.is_autocast_enabled(x.device.type)
+
+
+def without_autocast(x: Tensor) -> AbstractContextManager[object]:
+    """A long sum must not be rounded to half precision at every step."""
+    return torch.autocast(x.device.type, enabled=False) if autocasting(x) else nullcontext()
 
 
 def require_bool(module: nn.Module, name: str, value: object) -> None:
@@ -39,7 +51,7 @@ def require_nonlinearity(module: nn.Module, name: object) -> None:
 
 def check_dtype(module: nn.Module, name: str, value: Tensor) -> None:
     expected = next(module.parameters()).dtype
-    if value.dtype != expected and not torch.is_autocast_enabled(value.device.type):
+    if value.dtype != expected and not autocasting(value):
         raise ValueError(
             f"{type(module).__name__}: {name} dtype ({value.dtype}) does not match weight dtype "
             f"({expected}). Convert it: .to({expected}), or convert the model: .to({value.dtype})"

@@ -119,8 +119,4 @@ class FRUMemory(nn.Module):
 
     def _extra_defaults(self) -> dict[str, Any]:
         sizes = {"num_freqs": 60, "freq_dim": 10, "gate_size": 60, "freqs_per_block": 1}
-        return {"seq_len": None, **sizes, "basis_name": "fourier"}
-
-    @property
-    def basis_name(self) -> str:
-        return type(self.basis).__name__.lower()
+        return {"seq_len": None, **sizes, "basis": "fourier"}

@@ -26,6 +26,7 @@ from .checks import (
     require_bool,
     require_nonlinearity,
     require_size,
+    without_autocast,
 )
 
 State = tuple[Tensor, Tensor]
@@ -187,8 +188,8 @@ class RecurrentLayer(nn.Module):
         self, x: Tensor, hx: State | None, lengths: Tensor | None
     ) -> tuple[Tensor, State]:
         """x (L, N, n_in), checked; every layer and direction in turn."""
-        dtype, device = next(self.parameters()).dtype, x.device.type
-        with torch.autocast(device_type=device, enabled=False):
+        dtype = next(self.parameters()).dtype
+        with without_autocast(x):
             x = x.to(dtype)  # differs under autocast only
             padded = x.shape[0]
             if lengths is not None:
@@ -343,6 +344,8 @@ def reset_weights(module: nn.Module) -> None:
 def describe(module: nn.Module, defaults: dict[str, Any]) -> str:
     """The two sizes, then each argument that is not at its default."""
     values = {name: getattr(module, name) for name in defaults}
+    if "basis" in values:
+        values["basis"] = type(values["basis"]).__name__.lower()
     changed = [f"{name}={value!r}" for name, value in values.items() if value != defaults[name]]
     return ", ".join([f"{module.input_size}, {module.hidden_size}", *changed])
 

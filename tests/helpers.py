@@ -1,0 +1,127 @@
+"""What several test files need: random layers, runs of them, and how far two runs are apart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from hypothesis import strategies as st
+from torch import Tensor
+
+import torchfru
+
+FAST = tuple(name for name in torchfru.available_backends() if name != "reference")
+
+TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One layer, and one batch for it."""
+
+    arguments: dict[str, Any]
+    steps: int
+    batch: int
+    started: int | None  # steps taken before; None: no state; -1: each sample its own number
+    ragged: bool
+    dtype: torch.dtype
+    seed: int
+
+    def build(self) -> torchfru.FRU:
+        torch.manual_seed(self.seed)
+        layer = torchfru.FRU(**self.arguments, dtype=self.dtype)
+        for parameter in layer.parameters():  # larger than at the start, so that all terms count
+            torch.nn.init.uniform_(parameter, -0.7, 0.7)
+        return layer
+
+    def inputs(self, layer: torchfru.FRU) -> dict[str, Any]:
+        """Arguments for a call of the layer, made from the seed."""
+        make = torch.Generator().manual_seed(self.seed)
+        x = torch.randn(self.steps, self.batch, layer.input_size, generator=make, dtype=self.dtype)
+        inputs: dict[str, Any] = {"input": x.requires_grad_()}
+        layers = layer.num_layers * layer.num_directions
+        if self.started is not None:
+            size = (layers, self.batch, layer.state_size)
+            u = torch.randn(size, generator=make, dtype=self.dtype).requires_grad_()
+            t = torch.full((layers, self.batch), max(self.started, 0))
+            if self.started < 0:
+                t = torch.randint(0, 5, (layers, self.batch), generator=make)
+            inputs["hx"] = (u, t)
+        if self.ragged:
+            inputs["lengths"] = torch.randint(0, self.steps + 1, (self.batch,), generator=make)
+        return inputs
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    """Small layers of every kind that there is."""
+    per_block = draw(st.sampled_from([1, 2, 3]))
+    steps = draw(st.integers(1, 14))
+    started = draw(st.sampled_from([None, 0, 4, -1]))
+    arguments = {
+        "input_size": draw(st.integers(1, 3)),
+        "hidden_size": draw(st.integers(1, 5)),
+        "num_layers": draw(st.integers(1, 2)),
+        "bias": draw(st.booleans()),
+        "bidirectional": draw(st.booleans()),
+        "seq_len": steps + 4 + draw(st.integers(0, 30)),
+        "num_freqs": per_block * draw(st.integers(1, 4)),
+        "freq_dim": draw(st.integers(1, 4)),
+        "gate_size": draw(st.integers(1, 7)),
+        "freqs_per_block": per_block,
+        "basis": draw(st.sampled_from(["fourier", "chebyshev", "legendre", "walsh"])),
+        "nonlinearity": draw(st.sampled_from(["relu", "tanh", "identity"])),
+        "return_sequences": draw(st.booleans()),
+    }
+    return Case(
+        arguments,
+        steps=steps,
+        batch=draw(st.sampled_from([0, 1, 2, 3, 17])),
+        started=started,
+        ragged=draw(st.booleans()),
+        dtype=draw(st.sampled_from([torch.float64, torch.float32])),
+        seed=draw(st.integers(0, 10_000)),
+    )
+
+
+def results(layer: torch.nn.Module, inputs: dict[str, Any], backend: str) -> dict[str, Tensor]:
+    """Output, final state, and the gradient of every parameter and input, by one backend."""
+    layer.zero_grad()
+    tensors = {"input": inputs["input"]}
+    if "hx" in inputs:
+        tensors["u0"] = inputs["hx"][0]
+    for tensor in tensors.values():
+        tensor.grad = None
+    with torchfru.use_backend(backend):
+        output, (u, t) = layer(**inputs)
+        # Different weights for every number, so that no error cancels.
+        loss = (output * wave(output)).sum() + (u * wave(u)).sum()
+        loss.backward()
+    found = {"output": output, "u": u, "t": t}
+    found |= {f"grad {name}": p.grad for name, p in layer.named_parameters()}
+    found |= {f"grad {name}": tensor.grad for name, tensor in tensors.items()}
+    return {name: value.detach().clone() for name, value in found.items()}
+
+
+def wave(like: Tensor) -> Tensor:
+    return torch.cos(torch.arange(like.numel(), dtype=like.dtype)).reshape(like.shape)
+
+
+def distance(a: Tensor, b: Tensor, scale: float) -> float:
+    """The largest difference, relative to ``scale`` or, if that is more, to the values."""
+    assert a.shape == b.shape
+    if a.numel() == 0:
+        return 0.0
+    assert bool(torch.isfinite(a).all())
+    assert bool(torch.isfinite(b).all())
+    return ((a - b).abs().max() / max(b.abs().max().item(), scale)).item()
+
+
+def assert_close(found: dict[str, Tensor], expected: dict[str, Tensor], tolerance: float) -> None:
+    """Every entry agrees, relative to its own largest value (or 1e-3 of the largest of all)."""
+    assert found.keys() == expected.keys()
+    peak = max((v.abs().max().item() for v in expected.values() if v.numel()), default=0.0)
+    for name, value in expected.items():
+        gap = distance(found[name], value, scale=max(1e-3 * peak, 1e-30))
+        assert gap <= tolerance, f"{name}: relative difference {gap:.2e} above {tolerance:.0e}"
