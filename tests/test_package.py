@@ -20,8 +20,9 @@ ALLOWED = {
     "basis": set(),
     "ops": {"ops"},
     "nn": {"nn", "basis", "ops"},
+    "data": {"data"},
     "demo": {"nn"},
-    "cli": {"cli", "demo", "__init__"},
+    "cli": {"cli", "data", "demo", "__init__"},
     "__init__": {"basis", "nn", "ops"},
     "__main__": {"cli"},
 }
@@ -65,10 +66,12 @@ def test_import_is_light():
 import sys
 class Block:
     def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in {"numba", "llvmlite", "typer", "rich", "matplotlib", "lightning"}:
+        if name.split(".")[0] in {"numba", "llvmlite", "typer", "rich", "matplotlib", "lightning",
+                                 "pooch", "platformdirs", "tqdm", "pyarrow", "polars"}:
             raise ModuleNotFoundError(name, name=name)
 sys.meta_path.insert(0, Block())
-import torch, torchfru
+import torch, torchfru, torchfru.data
+torchfru.data.load("mix-sin", size=5)
 layer = torchfru.FRU(1, 2, seq_len=5)
 layer(torch.zeros(5, 1, 1))[0].sum().backward()
 from torchfru.__main__ import main

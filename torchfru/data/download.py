@@ -113,7 +113,18 @@ def _unpack(source: Source, came: Path, temporary: Path) -> None:
     else:
         temporary.write_bytes(_member(source, source.member, came))
     if source.checksum is None:
+        _read_through(source, temporary)
+
+
+def _read_through(source: Source, temporary: Path) -> None:
+    try:
         source.check(temporary)
+    except DataError as error:
+        problem = str(error).removeprefix(f"{temporary}: ").split(";")[0]
+        raise DataError(
+            f"{source}: what {source.url} sent is not the data set ({problem}); nothing was kept: "
+            "run again later, or find the file elsewhere"
+        ) from error
 
 
 def _member(source: Source, name: str, came: Path) -> bytes:
