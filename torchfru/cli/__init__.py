@@ -9,8 +9,12 @@ import typer
 from rich.console import Console
 
 from .common import UsageError
+from .data import app as data
 from .demo import demo
+from .export import export
+from .predict import predict
 from .runs import runs
+from .sweep import sweep
 from .train import train
 
 app = typer.Typer(
@@ -23,6 +27,10 @@ app = typer.Typer(
 app.command()(demo)
 app.command()(train)
 app.command()(runs)
+app.command()(sweep)
+app.command()(predict)
+app.command()(export)
+app.add_typer(data, name="data")
 
 
 @app.callback(invoke_without_command=True)
@@ -45,6 +53,8 @@ def run() -> None:
         if "--debug" in sys.argv:
             raise
         message = " ".join(str(error).split()) or type(error).__name__
+        if isinstance(error, ModuleNotFoundError):
+            message += "; pip install 'torchfru[cli,train,export]' brings all that commands need"
         Console(stderr=True, soft_wrap=True).print("[bold red]Error:[/] ", end="")
         print(message, file=sys.stderr)
         sys.exit(2 if isinstance(error, UsageError) else 1)

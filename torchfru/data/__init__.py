@@ -3,7 +3,7 @@
 from .beijing import temperature
 from .errors import DataError
 from .imdb import tokenize
-from .registry import DATASETS, DataSet, FileCheck, load, names, verify
+from .registry import DATASETS, DataSet, FileCheck, available, load, names, verify
 from .sequence import IGNORED, Scaling, SequenceData, Split, Task
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "SequenceData",
     "Split",
     "Task",
+    "available",
     "load",
     "names",
     "temperature",

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from .errors import DataError
 from .files import Source, replacing
 
+PACKAGES = ("pooch", "tqdm", "filelock")
 TIMEOUT = 30  # seconds without a byte
 BLOCK = 1 << 16
 NOTHING_LEFT = 416  # HTTP: no such range
@@ -26,6 +27,7 @@ def download(source: Source, folder: Path) -> Path:
     call asks for the rest. Two processes that want the same file wait for each other.
     """
     target = folder / source.folder / source.name
+    _require_packages(source)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with _alone(folder), _quiet_pooch():
@@ -81,31 +83,27 @@ class Resuming:
 
 
 def _fetch(source: Source, target: Path) -> None:
-    name = target.name if source.member is None else f"{target.name}.zip"
-    try:
-        import pooch
+    import pooch
 
+    name = target.name if source.member is None else f"{target.name}.zip"
+    whole = target.with_name(f"{name}.whole")
+    try:
         with replacing(target) as temporary:
-            came = pooch.retrieve(
+            pooch.retrieve(
                 source.url,
                 source.checksum,
-                fname=name + ".whole",
-                path=target.parent,
-                downloader=Resuming(target.with_name(name + ".part")),
+                fname=whole.name,
+                path=whole.parent,
+                downloader=Resuming(target.with_name(f"{name}.part")),
             )
-            try:
-                _unpack(source, Path(came), temporary)
-            finally:
-                Path(came).unlink(missing_ok=True)
-    except ModuleNotFoundError as missing:
-        raise DataError(
-            f"{source}: to fetch it needs {missing.name}: pip install 'torchfru[train]'"
-        ) from None
+            _unpack(source, whole, temporary)
     except ValueError as error:  # pooch's word for a wrong checksum
         raise DataError(
             f"{source}: what {source.url} sent is not the known file (its checksum differs); "
             "nothing was kept: run again, or find the file elsewhere"
         ) from error
+    finally:
+        whole.unlink(missing_ok=True)
 
 
 def _unpack(source: Source, came: Path, temporary: Path) -> None:
@@ -115,7 +113,18 @@ def _unpack(source: Source, came: Path, temporary: Path) -> None:
     else:
         temporary.write_bytes(_member(source, source.member, came))
     if source.checksum is None:
+        _read_through(source, temporary)
+
+
+def _read_through(source: Source, temporary: Path) -> None:
+    try:
         source.check(temporary)
+    except DataError as error:
+        problem = str(error).removeprefix(f"{temporary}: ").split(";")[0]
+        raise DataError(
+            f"{source}: what {source.url} sent is not the data set ({problem}); nothing was kept: "
+            "run again later, or find the file elsewhere"
+        ) from error
 
 
 def _member(source: Source, name: str, came: Path) -> bytes:
@@ -141,13 +150,23 @@ def _alone(folder: Path) -> Iterator[None]:
 @contextmanager
 def _quiet_pooch() -> Iterator[None]:
     """Without pooch's advice to developers, which the bar replaces."""
-    logger = logging.getLogger("pooch")
+    import pooch
+
+    logger = pooch.get_logger()
     before = logger.level
-    logger.setLevel(logging.WARNING)
+    logger.setLevel("WARNING")
     try:
         yield
     finally:
         logger.setLevel(before)
+
+
+def _require_packages(source: Source) -> None:
+    missing = [name for name in PACKAGES if find_spec(name) is None]
+    if missing:
+        raise DataError(
+            f"{source}: to fetch it needs {', '.join(missing)}: pip install 'torchfru[train]'"
+        )
 
 
 def _reason(error: OSError) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import re
 import tarfile
@@ -12,7 +13,7 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from .arrays import Array, file_sha256, integers, require_count
+from .arrays import BLOCK, Array, file_sha256, integers, require_count
 from .errors import DataError
 from .files import Source, locate
 from .prepared import prepared
@@ -91,12 +92,14 @@ def read_reviews(archive: Path) -> Reviews:
     """
     reviews = {}
     try:
-        with tarfile.open(archive, "r|gz") as tar:
+        with gzip.open(archive) as packed, tarfile.open(fileobj=packed, mode="r|") as tar:
             for member in tar:
                 _refuse_outside(archive, member)
                 if REVIEW.fullmatch(member.name):
                     reviews[member.name] = _read(archive, tar, member)
-    except (tarfile.TarError, EOFError, zlib.error) as error:
+            while packed.read(BLOCK):  # to the end, where the checksum is
+                pass
+    except (tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise DataError(
             f"{archive}: damaged or cut short ({error}); delete it and run torchfru data fetch imdb"
         ) from error
@@ -122,9 +125,14 @@ def _refuse_outside(archive: Path, member: tarfile.TarInfo) -> None:
 
 
 def _read(archive: Path, tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
-    file = tar.extractfile(member) if member.size <= LARGEST else None
+    problem = "is not a file" if not member.isreg() else None
+    if member.size > LARGEST:
+        problem = f"has {member.size} bytes, too many for a review"
+    file = tar.extractfile(member) if problem is None else None
     if file is None:
-        raise DataError(f"{archive}: {member.name} is no review but {member.size} bytes")
+        raise DataError(
+            f"{archive}: {member.name} {problem}; delete it and run torchfru data fetch imdb"
+        )
     return file.read()
 
 

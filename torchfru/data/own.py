@@ -119,8 +119,8 @@ Labelled = tuple[Array, Array, Array]  # (N, L, C), lengths (N,), labels (N,)
 
 def _from_npz(path: Path) -> Labelled | Array:
     try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = dict(file)
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            arrays = dict(archive)
     except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
         raise DataError(
             f"{path}: cannot be read as .npz of plain arrays ({error}); write it with np.savez, "

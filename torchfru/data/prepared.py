@@ -28,11 +28,11 @@ def prepared(
     path = cache_folder() / "prepared" / f"{name}-{digest}.npz"
     if path.is_file():
         try:
-            with np.load(path, allow_pickle=False) as arrays:
-                return dict(arrays)
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+                return dict(archive)
         except (OSError, ValueError, EOFError, zipfile.BadZipFile):
             pass
     arrays = build()
-    with replacing(path) as temporary, temporary.open("wb") as file:
-        np.savez(file, **arrays)  # type: ignore[arg-type]
+    with replacing(path) as temporary, temporary.open("wb") as target:
+        np.savez(target, **arrays)  # type: ignore[arg-type]
     return arrays

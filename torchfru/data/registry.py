@@ -116,6 +116,11 @@ def load(name: str, *, data_dir: Path | None = None, **options: Any) -> Sequence
     )
 
 
+def available(name: str, *, data_dir: Path | None = None) -> bool:
+    """Whether the data set can be loaded without a download."""
+    return all(find(source, data_dir) is not None for source in _entry(name).sources())
+
+
 @dataclass(frozen=True)
 class FileCheck:
     """What :func:`verify` found of one file."""
@@ -128,9 +133,16 @@ class FileCheck:
 
 def verify(name: str, *, data_dir: Path | None = None) -> list[FileCheck]:
     """Read through the files of a data set that are here. Nothing is fetched."""
+    return [_verified(source, data_dir) for source in _entry(name).sources()]
+
+
+def _entry(name: str) -> DataSet:
     if name not in DATASETS:
-        raise ValueError(f"no data set is called {name!r}{_nearest(name, DATASETS)}")
-    return [_verified(source, data_dir) for source in DATASETS[name].sources()]
+        raise ValueError(
+            f"no data set is called {name!r}{_nearest(name, DATASETS)}; choose one of "
+            f"{', '.join(DATASETS)}"
+        )
+    return DATASETS[name]
 
 
 def _verified(source: Source, data_dir: Path | None) -> FileCheck:

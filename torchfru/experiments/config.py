@@ -112,6 +112,13 @@ class RunConfig:
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> RunConfig:
+        """The inverse of :meth:`to_dict`, also after a journey through JSON."""
+        model = {**values["model"], "alphas": tuple(values["model"]["alphas"])}
+        data, training = DataConfig(**values["data"]), TrainingConfig(**values["training"])
+        return cls(data, ModelConfig(**model), training)
+
 
 def _require(holds: bool, name: str, value: object, expected: str) -> None:
     if not holds:

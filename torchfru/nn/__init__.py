@@ -3,5 +3,6 @@
 from .fru import FRU, FRUCell
 from .model import LAYERS, SequenceModel
 from .sru import SRU, SRUCell
+from .step import StepModel
 
-__all__ = ["FRU", "LAYERS", "SRU", "FRUCell", "SRUCell", "SequenceModel"]
+__all__ = ["FRU", "LAYERS", "SRU", "FRUCell", "SRUCell", "SequenceModel", "StepModel"]
