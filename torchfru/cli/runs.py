@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -26,7 +27,10 @@ def runs(
     if as_json:
         typer.echo(json.dumps(rows, indent=1))
     else:
-        Console().print(_table(rows) if rows else f"No runs in {results}.")
+        console = Console()
+        if not console.is_terminal:
+            console.width = 120  # a file has room
+        console.print(_table(rows) if rows else f"No runs in {results}.")
     for broken in (row for row in found if isinstance(row, str)):
         typer.echo(f"Skipped: {broken}", err=True)
 
@@ -57,6 +61,9 @@ def _read(path: Path) -> dict[str, Any] | str:
 
 def _table(rows: list[dict[str, Any]]) -> Table:
     table = Table("experiment", "model", "seed", "status", "epochs", "parameters", "test", "time")
+    table.box = box.SIMPLE_HEAD
+    for column in table.columns:
+        column.no_wrap = True
     for column in table.columns[4:]:
         column.justify = "right"
     for row in rows:

@@ -82,8 +82,18 @@ def run_experiment(
         if begin is not None:
             restore_weights(module.model, begin, run.checkpoint)
         recorder.start(module, fresh=begin is None)
-        trainer.fit(module, RunData(module, splits["train"], measured))
+        _fit(trainer, module, RunData(module, splits["train"], measured))
     return recorder.record if trainer.is_global_zero else None
+
+
+def _fit(trainer: Trainer, module: RunModule, data: RunData) -> None:
+    try:
+        trainer.fit(module, data)
+    except SystemExit:  # what Lightning makes of Ctrl-C and of SIGTERM
+        raise InterruptedError(
+            f"stopped after {module.epoch} of {module.config.training.epochs} epochs; go on with "
+            "--resume"
+        ) from None
 
 
 class Recorder:
