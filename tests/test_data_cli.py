@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 
 import pytest
 from data_helpers import make_mnist
@@ -77,3 +79,11 @@ def test_help_has_an_example(name):
     shown = command(*name, "--help")
     assert shown.exit_code == 0
     assert "Example: torchfru data" in shown.stdout
+
+
+def test_an_error_is_one_line():
+    program = [sys.executable, "-m", "torchfru", "data", "fetch", "pixel-mist"]
+    failed = subprocess.run(program, capture_output=True, text=True)
+    assert failed.returncode == 1
+    assert failed.stderr.startswith("Error: no data set is called 'pixel-mist' (did you mean")
+    assert failed.stderr.count("\n") == 1
