@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import pickle
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -116,6 +117,27 @@ def test_other_settings_are_not_resumed(tmp_path):
     toy_run(tmp_path, toy_config())
     with pytest.raises(ValueError, match=r"was begun with training.lr=0.01, not 0.5"):
         toy_run(tmp_path, toy_config(lr=0.5), resume=True)
+
+
+def test_other_data_are_not_resumed(tmp_path):
+    toy_run(tmp_path, toy_config())
+    other = replace(toy(), checksums={"toy": "1"})
+    with pytest.raises(ValueError, match="was begun with other data"):
+        toy_run(tmp_path, toy_config(epochs=9), data=other, resume=True)
+
+
+def test_a_finished_record_needs_no_checkpoint(tmp_path):
+    """Records are shared, weights are not: to resume a finished run does not train it again."""
+    toy_run(tmp_path, toy_config())
+    path = tmp_path / "results" / "toy" / "fru-seed0.json"
+    before = read(path)
+    shutil.rmtree(tmp_path / "checkpoints")
+    assert toy_run(tmp_path, toy_config(), resume=True).epochs == before["epochs"]
+    with pytest.raises(ValueError, match="was begun with"):
+        toy_run(tmp_path, toy_config(lr=0.5), resume=True)
+    path.write_text(path.read_text().replace('"finished"', '"running"'))
+    again = toy_run(tmp_path, toy_config(), resume=True)  # cut off: from the beginning
+    assert numbers(vars(again)) == numbers(before)
 
 
 def test_a_new_run_puts_the_old_one_aside(tmp_path):

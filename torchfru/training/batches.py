@@ -76,16 +76,15 @@ class Batches:
         return torch.randperm(n, generator=generator_for(self.seed, self.epoch()))
 
     def _share(self, chosen: Tensor) -> Batch:
-        if self.world == 1:
-            batch = take(self.split, chosen)
-            terms = count_terms(self.task, batch.targets, batch.lengths)
-            return Batch(batch.inputs, batch.targets, batch.lengths, terms, terms)
-        whole = take(self.split, chosen)
         mine = chosen.tensor_split(self.world)[self.rank]
         share = take(self.split, mine if len(mine) else chosen[:1])  # all must take the step
-        terms = count_terms(self.task, share.targets, share.lengths) if len(mine) else 0
-        all_terms = count_terms(self.task, whole.targets, whole.lengths)
+        terms = self._count(mine)
+        all_terms = terms if self.world == 1 else self._count(chosen)
         return Batch(share.inputs, share.targets, share.lengths, terms, all_terms)
+
+    def _count(self, chosen: Tensor) -> int:
+        lengths = None if self.split.lengths is None else self.split.lengths[chosen]
+        return count_terms(self.task, self.split.targets[chosen], lengths)
 
 
 def take(split: Split, chosen: Tensor) -> Split:
@@ -111,4 +110,5 @@ def generator_for(*numbers: int) -> torch.Generator:
 
 def mix(*numbers: int) -> int:
     """One seed out of several numbers, well apart for neighbours."""
-    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> np.uint64(1))
+    words = (len(numbers), *numbers)  # without their count, (5,) and (5, 0) would be the same
+    return int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0] >> np.uint64(1))

@@ -67,11 +67,14 @@ def run_experiment(
     measured after each epoch: "test", and "validation" where ``data.validation`` holds some back.
     """
     begin = find_checkpoint(run) if resume else None
+    over = finished_record(run, begin) if resume else None
+    if over is not None:
+        return over
     done = 0 if begin is None else len(begin.epochs)
-    if begin is not None and (begin.diverged or done >= run.config.training.epochs):
-        return _finished(run, begin)
     if data is None:
         data = load(run.config.data.name, data_dir=data_dir, **run.config.data.options())
+    if begin is not None:
+        _require_same_data(run, begin, data)
     splits = _split(data, run.config.data.validation)
     measured = {part: splits[part] for part in _parts(run.config, parts)}
     with quiet():
@@ -146,7 +149,35 @@ def find_checkpoint(run: Run) -> Checkpoint | None:
     if not run.checkpoint.exists():
         return None
     checkpoint = Checkpoint.load(run.checkpoint)
-    then, now = _flat(checkpoint.config), _flat(finite(run.config.to_dict()))
+    _require_same_settings(run, checkpoint.config)
+    return checkpoint
+
+
+def finished_record(run: Run, begin: Checkpoint | None) -> RunResult | None:
+    """The record of a run that has nothing left to do, brought up to date.
+
+    A record alone suffices, since records travel without checkpoints.
+    """
+    if not run.record.exists():
+        return None
+    record = RunResult.load(run.record)
+    if begin is not None:
+        record.epochs, record.diverged = begin.epochs, begin.diverged
+    elif record.status == "finished":
+        _require_same_settings(run, record.config)
+    else:
+        return None
+    if not record.diverged and len(record.epochs) < run.config.training.epochs:
+        return None
+    if record.status != "finished":  # killed between checkpoint and record
+        record.status = "finished"
+        record.seconds = round(sum(epoch["seconds"] for epoch in record.epochs), 3)
+        record.save(run.record)
+    return record
+
+
+def _require_same_settings(run: Run, config: dict[str, Any]) -> None:
+    then, now = _flat(config), _flat(finite(run.config.to_dict()))
     changed = [key for key in now if then.get(key) != now[key] and key != "training.epochs"]
     if changed:
         key = changed[0]
@@ -154,7 +185,14 @@ def find_checkpoint(run: Run) -> Checkpoint | None:
             f"{run.record} was begun with {key}={then.get(key)}, not {now[key]}; give the same "
             f"settings to resume it, or leave --resume out to start again"
         )
-    return checkpoint
+
+
+def _require_same_data(run: Run, begin: Checkpoint, data: SequenceData) -> None:
+    if begin.data.get("checksums") != data.checksums:
+        raise ValueError(
+            f"{run.record} was begun with other data (their checksums differ); bring them back to "
+            f"resume it, or leave --resume out to start again"
+        )
 
 
 def put_aside(run: Run) -> None:
@@ -168,18 +206,8 @@ def put_aside(run: Run) -> None:
 def describe_data(data: SequenceData) -> dict[str, Any]:
     """What a model must know of its data to be built again without them."""
     names = ("name", "task", "input_size", "output_size", "seq_len", "vocab_size", "classes")
-    known = {name: getattr(data, name) for name in (*names, "words")}
+    known = {name: getattr(data, name) for name in (*names, "words", "checksums")}
     return {**known, "scaling": None if data.scaling is None else asdict(data.scaling)}
-
-
-def _finished(run: Run, begin: Checkpoint) -> RunResult:
-    """The record of a run that has nothing left to do."""
-    record = RunResult.load(run.record)
-    record.epochs, record.diverged, record.status = begin.epochs, begin.diverged, "finished"
-    record.seconds = round(sum(epoch["seconds"] for epoch in begin.epochs), 3)
-    record.config = run.config.to_dict()
-    record.save(run.record)
-    return record
 
 
 def _trainer(
