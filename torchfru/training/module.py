@@ -186,7 +186,9 @@ class RunModule(LightningModule):
     # Sums over batches and processes: loss, correct answers, terms ------------------------
 
     def _zeros(self) -> Tensor:
-        return torch.zeros(3, dtype=torch.float64, device=self.device)
+        precise = self.device.type != "mps"  # Apple's GPUs have no float64
+        dtype = torch.float64 if precise else torch.float32
+        return torch.zeros(3, dtype=dtype, device=self.device)
 
     def _add(self, part: str, loss: Tensor, correct: Tensor | float, terms: int) -> None:
         sums = self._sums[part]
