@@ -62,7 +62,8 @@ class RunModule(LightningModule):
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         trained = [parameter for parameter in self.parameters() if parameter.requires_grad]
-        optimizer = torch.optim.Adam(trained, lr=self.config.training.lr)
+        fused = self.device.type in ("cpu", "cuda")  # the same update, several times faster
+        optimizer = torch.optim.Adam(trained, lr=self.config.training.lr, fused=fused)
         if self.begin is not None:
             restore_optimizer(optimizer, self.begin.optimizer)
         return optimizer
