@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
+from pathlib import Path
 
 import pytest
 import torch
@@ -61,27 +62,51 @@ def test_gradients_of_two_processes_are_those_of_one(tmp_path):
                     torch.testing.assert_close(there, here, atol=1e-7, rtol=1e-5)
 
 
+EXACT = ("--set", "model.dropout=0", "--set", "training.clip=0.01")
+PLACE = "mix-poly-5/fru-seed0"
+
+
 @pytest.fixture(scope="module")
-def one_and_two(tmp_path_factory):
-    """The same run by one process and by two, from the command line."""
-    folder = tmp_path_factory.mktemp("ddp")
-    dropout = ("--set", "model.dropout=0", "--set", "training.clip=0.01")
-    environment = os.environ | {"MASTER_PORT": free_port(), "MASTER_ADDR": "127.0.0.1"}
-    for devices in ("1", "2"):
-        arguments = tiny_arguments(folder / devices, *dropout, "--devices", devices, epochs=2)
-        done = subprocess.run(command(*arguments), capture_output=True, text=True, env=environment)
-        assert done.returncode == 0, done.stderr
-        assert done.stdout.count("Record:") == 1
+def alone(tmp_path_factory):
+    """A run by one process, from the command line."""
+    folder = tmp_path_factory.mktemp("alone")
+    start(folder, {}).communicate(timeout=100)
     return folder
 
 
-def test_a_run_on_two_devices_is_the_run_on_one(one_and_two):
-    records = [read(one_and_two / n / "mix-poly-5" / "fru-seed0.json") for n in ("1", "2")]
-    for one, two in zip(numbers(records[0]), numbers(records[1]), strict=True):
-        assert two == pytest.approx(one, rel=1e-5)
-    assert records[1]["hardware"]["devices"] == 2
-    place = "mix-poly-5/fru-seed0/last.safetensors"
-    tensors = [load_file(one_and_two / "checkpoints" / n / place) for n in ("1", "2")]
-    for name, value in tensors[0].items():
+def start(folder: Path, environment: dict[str, str], *more: str) -> subprocess.Popen[str]:
+    arguments = tiny_arguments(folder / "results", *EXACT, *more, epochs=2)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command(*arguments), env=os.environ | environment, **pipes)
+
+
+def assert_same_run(folder: Path, alone: Path) -> None:
+    records = [read(where / "results" / f"{PLACE}.json") for where in (folder, alone)]
+    for found, expected in zip(*map(numbers, records), strict=True):
+        assert found == pytest.approx(expected, rel=1e-5)
+    tensors = [
+        load_file(where / "checkpoints" / "results" / PLACE / "last.safetensors")
+        for where in (folder, alone)
+    ]
+    for name, value in tensors[1].items():
         if name.startswith("model."):
-            torch.testing.assert_close(tensors[1][name], value, atol=1e-5, rtol=1e-4)
+            torch.testing.assert_close(tensors[0][name], value, atol=1e-5, rtol=1e-4)
+
+
+def test_a_run_on_two_devices_is_the_run_on_one(tmp_path, alone):
+    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
+    output, errors = start(tmp_path, address, "--devices", "2").communicate(timeout=100)
+    assert output.count("Record:") == 1, errors
+    assert read(tmp_path / "results" / f"{PLACE}.json")["hardware"]["devices"] == 2
+    assert_same_run(tmp_path, alone)
+
+
+def test_a_run_on_two_machines_is_the_run_on_one(tmp_path, alone):
+    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
+    machines = [
+        start(tmp_path, address | {"NODE_RANK": rank}, "--nodes", "2") for rank in ("0", "1")
+    ]
+    outputs = [machine.communicate(timeout=100)[0] for machine in machines]
+    assert [machine.returncode for machine in machines] == [0, 0]
+    assert [output.count("Record:") for output in outputs] == [1, 0]
+    assert_same_run(tmp_path, alone)
