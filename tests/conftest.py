@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import tempfile
+from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
 import torchfru
+
+# Numba looks at the file of a kernel only to see whether what it has compiled is still good, not
+# at the files that the kernel uses: here every state of the sources has a cache of its own.
+_sources = sorted((Path(torchfru.__file__).parent / "ops").glob("*.py"))
+_state = hashlib.sha256(b"".join(path.read_bytes() for path in _sources)).hexdigest()[:16]
+_cache = Path(tempfile.gettempdir()) / f"torchfru-tests-{os.getuid()}-{_state}"
+os.environ.setdefault("NUMBA_CACHE_DIR", str(_cache))
 
 # TORCHFRU_EXAMPLES=3000 makes every property test search ten times longer.
 settings.register_profile(

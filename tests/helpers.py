@@ -119,9 +119,13 @@ def distance(a: Tensor, b: Tensor, scale: float) -> float:
 
 
 def assert_close(found: dict[str, Tensor], expected: dict[str, Tensor], tolerance: float) -> None:
-    """Every entry agrees, relative to its own largest value (or 1e-3 of the largest of all)."""
+    """Every entry agrees, relative to its largest value.
+
+    An entry whose largest value is below a hundredth of the largest of all is a remainder of
+    larger terms that cancelled, in which float32 has lost digits: that hundredth is its scale.
+    """
     assert found.keys() == expected.keys()
     peak = max((v.abs().max().item() for v in expected.values() if v.numel()), default=0.0)
     for name, value in expected.items():
-        gap = distance(found[name], value, scale=max(1e-3 * peak, 1e-30))
+        gap = distance(found[name], value, scale=max(1e-2 * peak, 1e-30))
         assert gap <= tolerance, f"{name}: relative difference {gap:.2e} above {tolerance:.0e}"

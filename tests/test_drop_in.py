@@ -184,12 +184,14 @@ def test_autocast_keeps_the_sum_in_float32(make, dtype):
     assert bool(layer.weight_ug_l0.grad.isfinite().all())
 
 
-def test_a_long_sum_survives_half_precision():
+@pytest.mark.parametrize("backend", torchfru.available_backends())
+def test_a_long_sum_survives_half_precision(backend):
     """1,000 equal terms: summed in bfloat16 itself, they would stop growing at a quarter."""
     layer = torchfru.FRU(1, 1, seq_len=1000, num_freqs=1, freq_dim=1, nonlinearity="identity")
     for name, parameter in layer.named_parameters():
         torch.nn.init.constant_(parameter, 1.0 if name.startswith(("weight_x", "weight_uy")) else 0)
-    output, _ = layer.bfloat16()(torch.ones(1000, 1, 1, dtype=torch.bfloat16))
+    with torchfru.use_backend(backend):
+        output, _ = layer.bfloat16()(torch.ones(1000, 1, 1, dtype=torch.bfloat16))
     assert output[-1].item() == pytest.approx(1.0, rel=0.01)
 
 

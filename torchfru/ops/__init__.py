@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
+from importlib.util import find_spec
 from types import TracebackType
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from . import collapsed, reference, sru
+from . import collapsed, fused, reference, sru
 from .weights import NONLINEARITIES, Weights
 
 __all__ = [
@@ -24,14 +26,17 @@ __all__ = [
 Scan = Callable[..., tuple[Tensor | None, Tensor]]
 
 _FRU_SCANS: dict[str, Scan] = {"reference": reference.scan, "collapsed": collapsed.scan}
+if find_spec("numba") is not None:
+    _FRU_SCANS["numba"] = fused.scan
 
 _chosen = "auto"
+_warned = False
 
 
 def available_backends() -> tuple[str, ...]:
     """The backends that work here, the slowest first; all of them compute the same function.
 
-    >>> available_backends()
+    >>> available_backends()[:2]
     ('reference', 'collapsed')
     """
     return tuple(_FRU_SCANS)
@@ -70,7 +75,7 @@ def fru_scan(
 ) -> tuple[Tensor | None, Tensor]:
     """The scan that :func:`torchfru.ops.reference.scan` defines, by the chosen backend."""
     # Samples at different times share no A(t): for them only the direct form exists.
-    name = "reference" if rows.dim() == 3 else _pick()
+    name = "reference" if rows.dim() == 3 else _pick(x, _wide(x))
     return _accumulate(_FRU_SCANS[name], x, u, rows, weights, **options)
 
 
@@ -82,14 +87,41 @@ def sru_scan(
     return _accumulate(scan, x, u, alphas, weights, **options)
 
 
-def _pick() -> str:
-    return "collapsed" if _chosen == "auto" else _chosen
+def _pick(x: Tensor, wide: torch.dtype) -> str:
+    """The chosen backend, or the best one for a tensor that is computed in this dtype."""
+    fusable = x.device.type == "cpu" and wide in (torch.float32, torch.float64)
+    if _chosen == "numba" and not fusable:
+        raise ValueError(
+            f"use_backend: 'numba' computes on the CPU in float32 or float64, not on "
+            f"{x.device} in {wide}; choose 'auto'"
+        )
+    if _chosen != "auto":
+        return _chosen
+    if fusable and "numba" not in _FRU_SCANS:
+        _warn_once()
+    return "numba" if fusable and "numba" in _FRU_SCANS else "collapsed"
+
+
+def _warn_once() -> None:
+    """Say why the CPU is slow; while a program is traced is no time for it."""
+    global _warned
+    if not _warned and not torch.compiler.is_compiling():
+        _warned = True
+        warnings.warn(
+            "torchfru: Numba is not installed, so that FRU runs on the CPU by the slower backend "
+            "'collapsed': pip install 'torchfru[cpu]'",
+            stacklevel=8,
+        )
 
 
 def _accumulate(
     scan: Scan, x: Tensor, u: Tensor, rates: Tensor, weights: Weights, **options: Any
 ) -> tuple[Tensor | None, Tensor]:
     """Run a scan in float32 at least: half precision drops the small terms of a long sum."""
-    wide, narrow = torch.promote_types(x.dtype, torch.float32), x.dtype
+    wide, narrow = _wide(x), x.dtype
     y, u = scan(x.to(wide), u.to(wide), rates.to(wide), weights.to(wide), **options)
     return None if y is None else y.to(narrow), u.to(narrow)
+
+
+def _wide(x: Tensor) -> torch.dtype:
+    return torch.promote_types(x.dtype, torch.float32)

@@ -42,7 +42,7 @@ def scan(
 
 def collapse(rows: Tensor, weight: Tensor, n_h: int) -> Tensor:
     """sum_k c_k(t) W_k for every t: rows (L, K) and W (n, n_u) give (L, n, n_h)."""
-    blocks, per_block, freq_dim = _block_sizes(rows, weight.shape[1], n_h)
+    blocks, per_block, freq_dim = block_sizes(rows, weight.shape[1], n_h)
     c = rows.unflatten(1, (blocks, per_block))
     w = weight.unflatten(1, (blocks, per_block, freq_dim))
     return torch.einsum("tji,njid->tnid", c, w).flatten(2)
@@ -72,13 +72,13 @@ def _outputs(h: Tensor, u: Tensor, rows: Tensor, weights: Weights) -> Tensor:
 
 def _memory(h: Tensor, rows: Tensor, n_u: int) -> Tensor:
     """sum_t C(t) h(t): what the sequence adds to the memory (N, n_u)."""
-    blocks, per_block, freq_dim = _block_sizes(rows, n_u, h.shape[-1])
+    blocks, per_block, freq_dim = block_sizes(rows, n_u, h.shape[-1])
     c = rows.unflatten(1, (blocks, per_block))
     slices = h.unflatten(2, (per_block, freq_dim))
     return torch.einsum("tji,tnid->njid", c, slices).flatten(1)
 
 
-def _block_sizes(rows: Tensor, n_u: int, n_h: int) -> tuple[int, int, int]:
+def block_sizes(rows: Tensor, n_u: int, n_h: int) -> tuple[int, int, int]:
     """M, m and d: n_u = M m d, n_h = m d, and K = M m columns in rows."""
     num_freqs = rows.shape[1]
     freq_dim = n_u // num_freqs

@@ -17,7 +17,7 @@ class Weights(NamedTuple):
     weight_gh: Tensor  # W2 (n_h, n_g)
     weight_xh: Tensor  # U  (n_h, n_in)
     bias_h: Tensor | None  # b2 (n_h,)
-    weight_uy: Tensor  # Y  (n_y, n_u)
+    weight_uy: Tensor  # Y  (n_y, n_u); a backend that gives no outputs may get None
     bias_y: Tensor | None  # b_y (n_y,)
 
     def to(self, dtype: torch.dtype) -> Weights:

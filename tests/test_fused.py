@@ -1,0 +1,322 @@
+"""The fused CPU kernels: awkward sizes, the rules of an operator, threads, processes, caches."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+import torch
+from helpers import TOLERANCE, assert_close, results
+from hypothesis import given
+from hypothesis import strategies as st
+
+import torchfru
+from torchfru.ops import fused
+
+pytest.importorskip("numba")
+from numba import njit
+
+from torchfru.ops import simd, threads
+from torchfru.ops.numba_loop import BatchLoop, SmallLoop, choose_loop
+
+
+@st.composite
+def problems(draw):
+    """Sizes that are no multiple of anything, on both sides of every limit in the kernels."""
+    per_block = draw(st.sampled_from([1, 1, 2, 3]))
+    layer = {
+        "input_size": draw(st.sampled_from([1, 2, 7])),
+        "hidden_size": draw(st.sampled_from([1, 3, 17])),
+        "num_freqs": per_block * draw(st.integers(1, 3)),
+        "freq_dim": draw(st.sampled_from([1, 2, 3, 5, 7, 10])),
+        "gate_size": draw(st.sampled_from([1, 2, 3, 8, 17, 60])),
+        "freqs_per_block": per_block,
+        "bias": draw(st.booleans()),
+        "nonlinearity": draw(st.sampled_from(["relu", "tanh", "identity"])),
+        "return_sequences": draw(st.booleans()),
+        "dtype": draw(st.sampled_from([torch.float64, torch.float32])),
+    }
+    steps = draw(st.sampled_from([1, 2, 15, 16, 17, 31, 63, 65]))
+    batch = draw(st.sampled_from([1, 2, 7, 8, 9, 16, 17, 31, 33, 70, 130]))
+    return layer, steps, batch, draw(st.booleans()), draw(st.integers(0, 999))
+
+
+@given(problems())
+def test_kernels_equal_the_definition_at_awkward_sizes(problem):
+    arguments, steps, batch, ragged, seed = problem
+    torch.manual_seed(seed)
+    layer = torchfru.FRU(**arguments, seq_len=steps + 3)
+    for parameter in layer.parameters():
+        torch.nn.init.uniform_(parameter, -0.5, 0.5)
+    dtype = arguments["dtype"]
+    u = torch.randn(1, batch, layer.state_size, dtype=dtype, requires_grad=True)
+    x = torch.randn(steps, batch, layer.input_size, dtype=dtype, requires_grad=True)
+    inputs = {"input": x, "hx": (u, torch.full((1, batch), 3))}
+    if ragged:
+        inputs["lengths"] = torch.randint(0, steps + 1, (batch,))
+    expected = results(layer, inputs, "reference")
+    assert_close(results(layer, inputs, "numba"), expected, TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("batch", [3, 40])
+@pytest.mark.parametrize("every_step", [True, False])
+def test_chunks_over_time_change_nothing(batch, every_step, monkeypatch):
+    layer = torchfru.FRU(2, 5, seq_len=80, return_sequences=every_step, dtype=torch.float64)
+    inputs = {
+        "input": torch.randn(80, batch, 2, dtype=torch.float64, requires_grad=True),
+        "lengths": torch.randint(0, 81, (batch,)),
+    }
+    whole = results(layer, inputs, "numba")
+    monkeypatch.setattr(fused, "CHUNK", 32)
+    assert_close(results(layer, inputs, "numba"), whole, 1e-12)
+
+
+def test_each_form_has_its_batches():
+    assert choose_loop(8) is SmallLoop
+    assert choose_loop(9) is BatchLoop
+
+
+def operator_arguments(batch=5, every_step=True, dtype=torch.float64):
+    """Arguments of the operator for a small problem, all of them with gradients."""
+    make = torch.Generator().manual_seed(0)
+
+    def tensor(*shape):
+        values = torch.randn(shape, generator=make, dtype=dtype) / 2
+        return values.requires_grad_()
+
+    weights = [tensor(4, 6), tensor(4), tensor(2, 4), tensor(2, 3), tensor(2)]
+    outputs = [tensor(5, 6), tensor(5)] if every_step else [None, None]
+    lengths = torch.randint(0, 8, (batch,), generator=make)
+    return (
+        tensor(7, batch, 3),
+        tensor(batch, 6),
+        tensor(7, 3),
+        *weights,
+        *outputs,
+        lengths,
+        "tanh",
+    )
+
+
+@pytest.mark.parametrize("batch", [5, 20])
+@pytest.mark.parametrize("every_step", [True, False])
+def test_operator_keeps_the_rules_of_torch(batch, every_step):
+    arguments = operator_arguments(batch, every_step)
+    torch.library.opcheck(torch.ops.torchfru.fru_scan.default, arguments)
+
+
+@pytest.mark.parametrize("batch", [2, 10])
+@pytest.mark.parametrize("every_step", [True, False])
+def test_derivatives_of_the_operator(batch, every_step):
+    arguments = operator_arguments(batch, every_step)
+
+    def run(*arguments):
+        y, u, _, _ = torch.ops.torchfru.fru_scan(*arguments)
+        return (y, u) if every_step else u
+
+    assert torch.autograd.gradcheck(run, arguments)
+
+
+def test_second_derivatives_are_refused_with_advice():
+    layer = torchfru.FRU(1, 2, seq_len=5, num_freqs=2, dtype=torch.float64)
+    x = torch.randn(5, 3, 1, dtype=torch.float64, requires_grad=True)
+    with torchfru.use_backend("numba"):
+        (gradient,) = torch.autograd.grad(layer(x)[0].sum(), x, create_graph=True)
+        with pytest.raises(
+            RuntimeError, match=r"no second derivatives.*use_backend\('collapsed'\)"
+        ):
+            gradient.sum().backward()
+
+
+def test_backward_twice_gives_the_same():
+    layer = torchfru.FRU(1, 2, seq_len=40)
+    for batch in (3, 20):
+        x = torch.randn(40, batch, 1, requires_grad=True)
+        with torchfru.use_backend("numba"):
+            loss = layer(x)[0].square().sum()
+        (first,) = torch.autograd.grad(loss, x, retain_graph=True)
+        (second,) = torch.autograd.grad(loss, x)
+        assert torch.equal(first, second)
+
+
+def test_only_the_state_may_be_used():
+    layer = torchfru.FRU(1, 2, seq_len=9, dtype=torch.float64)
+    x = torch.randn(9, 3, 1, dtype=torch.float64, requires_grad=True)
+    gradients = []
+    for backend in ("reference", "numba"):
+        with torchfru.use_backend(backend):
+            _, (u, _) = layer(x)
+        gradients.append(torch.autograd.grad(u.square().sum(), x)[0])
+    torch.testing.assert_close(*gradients)
+
+
+@pytest.mark.parametrize("batch", [6, 200])
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_runs_are_equal_bit_for_bit(batch, count):
+    layer = torchfru.FRU(1, 4, seq_len=50)
+    inputs = {"input": torch.randn(50, batch, 1, requires_grad=True)}
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        first, second = (results(layer, inputs, "numba") for _ in range(2))
+        assert len(threads.shares(100)) == count
+    finally:
+        torch.set_num_threads(before)
+    for name, value in first.items():
+        assert torch.equal(value, second[name]), name
+
+
+def test_auto_chooses_the_kernels_on_the_cpu_only(monkeypatch):
+    called = []
+    monkeypatch.setitem(
+        torchfru.ops._FRU_SCANS, "numba", lambda *a, **k: called.append(1) or fused.scan(*a, **k)
+    )
+    layer = torchfru.FRU(1, 2, seq_len=5)
+    layer(torch.zeros(5, 1, 1))
+    assert called == [1]
+    layer.to("meta")(torch.zeros(5, 1, 1, device="meta"))
+    assert called == [1]
+    with (
+        torchfru.use_backend("numba"),
+        pytest.raises(
+            ValueError, match=r"'numba' computes on the CPU.*not on meta in torch.float32"
+        ),
+    ):
+        layer(torch.zeros(5, 1, 1, device="meta"))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_vector_tanh_is_right_to_the_last_bits(dtype):
+    @njit
+    def run(values, out, step):
+        for i in range(0, values.size, step):
+            simd.store_row(out, i, simd.tanh(simd.load_row(values, i, 1)))
+
+    sizes = np.logspace(-30, 3, 4096)
+    special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan] + [0.5] * 11)
+    values = np.concatenate([sizes, -sizes, special]).astype(dtype)
+    found = np.empty_like(values)
+    run(values, found, simd.lanes(values.itemsize))
+    expected = np.tanh(values.astype(np.longdouble))
+    np.testing.assert_allclose(found, expected.astype(dtype), rtol=4 * np.finfo(dtype).eps, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("count", [1, 7, 15, 16])
+def test_sums_over_lanes(dtype, count):
+    step = simd.lanes(np.dtype(dtype).itemsize)
+
+    @njit
+    def run(values, out, tile, step):
+        simd.add_store_sums(out, 0, simd.load_tile(values, 0, step, tile, 1))
+
+    values = np.arange(count * step, dtype=dtype).reshape(count, step)
+    found = np.ones(-(-count // step) * step, dtype)
+    run(values, found, (0,) * count, step)
+    np.testing.assert_array_equal(found[:count], 1 + values.sum(1))
+    np.testing.assert_array_equal(found[count:], 1)
+
+
+# Processes ---------------------------------------------------------------------------------
+
+
+def python(program: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, **environment},
+    )
+
+
+def test_works_after_a_fork():
+    program = """
+        import os, torch, torchfru
+        from torchfru.ops import threads
+        layer = torchfru.FRU(1, 2, seq_len=30)
+        x = torch.randn(30, 100, 1)
+        with torchfru.use_backend("numba"):
+            expected = layer(x)[0]
+            child = os.fork()
+            if child == 0:
+                done = []
+                threads.run(lambda index, part: done.append(index), [range(1)] * 3)
+                torch.set_num_threads(1)  # as a DataLoader does: torch's own pool is gone
+                same = torch.equal(layer(x)[0], expected)
+                os._exit(0 if same and sorted(done) == [0, 1, 2] else 3)
+        print("child:", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    """
+    run = python(program)
+    assert run.stdout.strip() == "child: 0", run.stderr
+
+
+def test_works_in_the_workers_of_a_data_loader():
+    program = """
+        import torch, torchfru
+        layer = torchfru.FRU(1, 2, seq_len=30)
+        layer(torch.zeros(30, 20, 1))
+
+        class Outputs(torch.utils.data.Dataset):
+            def __len__(self):
+                return 4
+            def __getitem__(self, index):
+                with torch.no_grad():
+                    return layer(torch.full((30, 20, 1), float(index)))[0][-1]
+
+        loader = torch.utils.data.DataLoader(Outputs(), num_workers=2)
+        print(sum(batch.isfinite().all().item() for batch in loader))
+    """
+    run = python(program)
+    assert run.stdout.strip() == "4", run.stderr
+
+
+def test_works_where_nothing_can_be_written(tmp_path):
+    """The compiled kernels can be kept nowhere: they are compiled again, and that is all."""
+    program = """
+        import numba.core.caching as caching
+        import torch, torchfru
+        for locator in caching.CacheImpl._locator_classes:
+            locator.from_function = classmethod(lambda cls, function, path: None)
+        layer = torchfru.FRU(1, 2, seq_len=5)
+        print(layer(torch.zeros(5, 1, 1))[0].shape)
+    """
+    run = python(program, HOME="/nonexistent")
+    assert run.stdout.strip() == "torch.Size([5, 1, 2])", run.stderr
+
+
+def test_without_numba_there_is_one_warning_and_the_collapsed_form():
+    program = """
+        import sys, warnings
+        import importlib.util
+        found = importlib.util.find_spec
+        importlib.util.find_spec = lambda name: None if name == "numba" else found(name)
+        import torch, torchfru
+        print(torchfru.available_backends())
+        layer = torchfru.FRU(1, 2, seq_len=5)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            layer(torch.zeros(5, 1, 1)), layer(torch.zeros(5, 1, 1))
+        print(len(caught), caught[0].message)
+    """
+    run = python(program)
+    names, warned = run.stdout.strip().split("\n")
+    assert names == "('reference', 'collapsed')"
+    assert warned.startswith("1 torchfru: Numba is not installed")
+    assert "pip install 'torchfru[cpu]'" in warned
+
+
+def test_first_call_says_what_it_does_when_it_compiles(tmp_path):
+    program = """
+        import torch, torchfru
+        layer = torchfru.FRU(1, 2, seq_len=5)
+        layer(torch.zeros(5, 20, 1))[0].sum().backward()
+    """
+    cold = python(program, NUMBA_CACHE_DIR=str(tmp_path))
+    warm = python(program, NUMBA_CACHE_DIR=str(tmp_path))
+    assert "compiling the CPU kernels" in cold.stderr
+    assert warm.stderr == ""

@@ -1,0 +1,313 @@
+"""The collapsed loop as fused CPU kernels: arrays in, arrays out, no torch.
+
+Two forms of one loop. Where the batch is large, a vector holds one number of each of 8 or 16
+samples, and a row of one or two such vectors keeps its z in cache for all steps (``forward``,
+``backward``). Where it is small, a vector holds entries of one sample's z (``forward_small``,
+``backward_small``).
+
+The backward pass needs g = phi(z) at every step, but only z at every SEGMENT-th is kept: a
+segment is run again from there, with the h that are known, just before it is run backwards.
+
+Symbols as in :mod:`torchfru.ops.collapsed`; ``d_`` before a name means its gradient. The
+gradient of h comes in as ``d_h``, and that of U x + b2 goes out in its place. ``kind`` is the
+nonlinearity. Arrays are contiguous, and sizes are padded with zeros.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from numba import njit
+
+from .simd import (
+    add,
+    add_dot,
+    add_outer,
+    add_scaled,
+    add_store_sums,
+    apply,
+    apply_backward,
+    keep_before,
+    load_row,
+    load_tile,
+    splat_tile,
+    store_row,
+    store_tile,
+    zeros_tile,
+)
+
+SEGMENT = 16  # steps between two that z is kept for
+
+# Sums over samples are made in blocks: 3 entries of g times 5 of h are 15 sums, which fit the
+# registers and nearly fill a vector. Widths are padded accordingly.
+G_UNIT, H_UNIT = 3, 5
+BLOCK = G_UNIT * H_UNIT
+SUMS = 16  # a block of sums in memory
+
+
+def _kernel(function: Callable[..., None]) -> Any:
+    """Compiled on the first call for its types, and kept on disk where that is possible."""
+    try:
+        return njit(nogil=True, cache=True, error_model="numpy")(function)
+    except RuntimeError:  # neither the package's folder nor the user's cache can be written
+        return njit(nogil=True, error_model="numpy")(function)
+
+
+# A vector of samples -----------------------------------------------------------------------
+#
+# x (L, n_in, N), a (L, n_g, n_h), w2 (n_g, n_h), u_in (n_in, n_h), b2 (n_h,), h and d_h
+# (L, n_h, N), z and d_z (rows, n_g, row), kept (segments, rows, n_g, row); stop (N,) says after
+# how many steps a sample ends, and is (0,) where none does. A kernel works on the rows of
+# samples first..last-1. ``tile`` is a tuple as long as the part of h that is held in registers,
+# ``width`` one as long as a row has vectors.
+
+
+@_kernel
+def forward(x, a, w2, u_in, b2, stop, z, kept, h, kind, tile, width, first, last):
+    """Fill h and kept, and carry z through all steps."""
+    steps, n_g, n_h = a.shape
+    n_in, samples, row = x.shape[1], x.shape[2], z.shape[2]
+    for r in range(first, last):
+        z_at, lane = r * n_g * row, r * row
+        for t in range(steps):
+            if t % SEGMENT == 0:
+                kept[t // SEGMENT, r] = z[r]
+            for j in range(0, n_h, len(tile)):
+                sums = splat_tile(b2, j, tile, width)
+                for i in range(n_in):
+                    x_row = load_row(x, (t * n_in + i) * samples + lane, width)
+                    sums = add_scaled(sums, u_in, i * n_h + j, x_row)
+                for i in range(n_g):
+                    g_row = apply(kind, load_row(z, z_at + i * row, width))
+                    sums = add_scaled(sums, w2, i * n_h + j, g_row)
+                sums = apply(kind, sums)
+                if stop.size:
+                    sums = keep_before(sums, load_row(stop, lane, width), t)
+                store_tile(h, (t * n_h + j) * samples + lane, samples, sums, width)
+            for j in range(0, n_h, len(tile)):
+                h_tile = load_tile(h, (t * n_h + j) * samples + lane, samples, tile, width)
+                for i in range(n_g):
+                    z_row = load_row(z, z_at + i * row, width)
+                    z_row = add_dot(z_row, a, (t * n_g + i) * n_h + j, h_tile)
+                    store_row(z, z_at + i * row, z_row)
+
+
+@_kernel
+def _replay(a, h, z, g, kind, tile, width, begin, end, first, last):
+    """g for the steps of one segment, from z before it and its h."""
+    _, n_g, n_h = a.shape
+    samples, row = h.shape[2], z.shape[2]
+    for r in range(last - first):
+        for t in range(begin, end):
+            g_at = ((t - begin) * g.shape[1] + r) * n_g * row
+            for i in range(n_g):
+                z_row = load_row(z, (r * n_g + i) * row, width)
+                store_row(g, g_at + i * row, apply(kind, z_row))
+            for j in range(0, n_h, len(tile)):
+                at = (t * n_h + j) * samples + (first + r) * row
+                h_tile = load_tile(h, at, samples, tile, width)
+                for i in range(n_g):
+                    z_at = (r * n_g + i) * row
+                    z_row = load_row(z, z_at, width)
+                    store_row(z, z_at, add_dot(z_row, a, (t * n_g + i) * n_h + j, h_tile))
+
+
+@_kernel
+def _hidden_backward(a, h, stop, d_h, d_z, kind, tile, width, t, first, last):
+    """d_h at step t: what comes from outside the loop and through z, and then through phi."""
+    _, n_g, n_h = a.shape
+    samples, row = h.shape[2], d_z.shape[2]
+    for r in range(first, last):
+        for j in range(0, n_h, len(tile)):
+            at = (t * n_h + j) * samples + r * row
+            sums = load_tile(d_h, at, samples, tile, width)
+            for i in range(n_g):
+                z_row = load_row(d_z, (r * n_g + i) * row, width)
+                sums = add_scaled(sums, a, (t * n_g + i) * n_h + j, z_row)
+            sums = apply_backward(kind, sums, load_tile(h, at, samples, tile, width))
+            if stop.size:
+                sums = keep_before(sums, load_row(stop, r * row, width), t)
+            store_tile(d_h, at, samples, sums, width)
+
+
+@_kernel
+def _gate_backward(w2, d_h, g, d_z, kind, tile, width, t, g_at, first, last):
+    """d_z before step t, from that after it."""
+    n_g, n_h = w2.shape
+    samples, row = d_h.shape[2], d_z.shape[2]
+    for r in range(first, last):
+        for j in range(0, n_h, len(tile)):
+            d_tile = load_tile(d_h, (t * n_h + j) * samples + r * row, samples, tile, width)
+            for i in range(n_g):
+                change = add_dot(zeros_tile(w2, width), w2, i * n_h + j, d_tile)
+                g_row = load_row(g, g_at + ((r - first) * n_g + i) * row, width)
+                change = apply_backward(kind, change, g_row)
+                z_at = (r * n_g + i) * row
+                store_row(d_z, z_at, add(load_row(d_z, z_at, width), change))
+
+
+@_kernel
+def _sums_over_samples(h, d_h, d_z, g, d_a, w2_sums, width, t, g_at, first, last):
+    """d_a at step t, and what the step adds to d_w2, block by block."""
+    n_g, row = d_z.shape[1], d_z.shape[2]
+    n_h, samples = h.shape[1], h.shape[2]
+    vector, block = row // len(width), 0
+    for i in range(0, n_g, G_UNIT):
+        for j in range(0, n_h, H_UNIT):
+            at = (t * n_h + j) * samples + first * row
+            w_at = block * SUMS * vector
+            a_block = zeros_tile(d_a, BLOCK)
+            w_block = load_tile(w2_sums, w_at, vector, BLOCK, 1)
+            for v in range((last - first) * len(width)):
+                r, lane = v // len(width), v % len(width) * vector
+                z_tile = load_tile(d_z, ((first + r) * n_g + i) * row + lane, row, G_UNIT, 1)
+                h_tile = load_tile(h, at + v * vector, samples, H_UNIT, 1)
+                a_block = add_outer(a_block, z_tile, h_tile)
+                g_tile = load_tile(g, g_at + (r * n_g + i) * row + lane, row, G_UNIT, 1)
+                d_tile = load_tile(d_h, at + v * vector, samples, H_UNIT, 1)
+                w_block = add_outer(w_block, g_tile, d_tile)
+            add_store_sums(d_a, (t * d_a.shape[1] + block) * SUMS, a_block)
+            store_tile(w2_sums, w_at, vector, w_block, 1)
+            block += 1
+
+
+@_kernel
+def backward(
+    a, w2, stop, kept, h, d_h, d_z, d_a, d_w2, z, g, w2_sums, kind, tile, width, first, last
+):
+    """All steps backwards: d_h becomes d(U x + b2), d_z is carried to before the first step.
+
+    d_a (L, blocks, SUMS) and d_w2 (blocks, SUMS) are added to. z (rows, n_g, row),
+    g (SEGMENT, rows, n_g, row) and w2_sums (blocks, SUMS, vector), which starts at zero, are
+    room for the rows that the kernel works on.
+    """
+    steps = a.shape[0]
+    for segment in range((steps - 1) // SEGMENT, -1, -1):
+        begin, end = segment * SEGMENT, min((segment + 1) * SEGMENT, steps)
+        z[: last - first] = kept[segment, first:last]
+        _replay(a, h, z, g, kind, tile, width, begin, end, first, last)
+        for t in range(end - 1, begin - 1, -1):
+            g_at = (t - begin) * g.shape[1] * g.shape[2] * g.shape[3]
+            _hidden_backward(a, h, stop, d_h, d_z, kind, tile, width, t, first, last)
+            _sums_over_samples(h, d_h, d_z, g, d_a, w2_sums, width, t, g_at, first, last)
+            _gate_backward(w2, d_h, g, d_z, kind, tile, width, t, g_at, first, last)
+    vector = w2_sums.shape[2]
+    for block in range(d_w2.shape[0]):
+        w_block = load_tile(w2_sums, block * SUMS * vector, vector, BLOCK, 1)
+        add_store_sums(d_w2, block * SUMS, w_block)
+
+
+# A vector of entries of z ------------------------------------------------------------------
+#
+# a (L, n_h, n_g), w2 (n_h, n_g), h and d_h (L, N, n_h), z and d_z (N, n_g), kept
+# (segments, N, n_g), stop (N,) or (0,). n_g and n_h are multiples of the
+# lanes of a vector; ``tile`` is a tuple of that length.
+
+
+@_kernel
+def _add_transposed(matrix, m_at, numbers, at, out, out_at, tile):
+    """out += matrix^T numbers, the matrix being (n_h, n_g) at offset m_at."""
+    n_h, n_g, vector = matrix.shape[-2], matrix.shape[-1], len(tile)
+    for i in range(0, n_g, vector):
+        total = load_row(out, out_at + i, 1)
+        for j in range(0, n_h, vector):
+            columns = load_tile(matrix, m_at + j * n_g + i, n_g, tile, 1)
+            total = add_dot(total, numbers, at + j, columns)
+        store_row(out, out_at + i, total)
+
+
+@_kernel
+def _add_product(matrix, m_at, values, v_at, out, out_at, tile):
+    """out += matrix values: sums along the vectors."""
+    n_h, n_g, vector = matrix.shape[-2], matrix.shape[-1], len(tile)
+    for j in range(0, n_h, vector):
+        sums = zeros_tile(out, tile)
+        for i in range(0, n_g, vector):
+            row = load_row(values, v_at + i, 1)
+            sums = add_outer(sums, load_tile(matrix, m_at + j * n_g + i, n_g, tile, 1), row)
+        add_store_sums(out, out_at + j, sums)
+
+
+@_kernel
+def _add_outer_product(numbers, at, values, v_at, out, out_at, tile):
+    """out[j] += numbers[j] values, for each row j of out (n_h, n_g) at offset out_at."""
+    n_h, n_g, vector = out.shape[-2], out.shape[-1], len(tile)
+    for i in range(0, n_g, vector):
+        row = load_row(values, v_at + i, 1)
+        for j in range(0, n_h, vector):
+            place = out_at + j * n_g + i
+            rows = add_scaled(load_tile(out, place, n_g, tile, 1), numbers, at + j, row)
+            store_tile(out, place, n_g, rows, 1)
+
+
+@_kernel
+def forward_small(a, w2, stop, z, kept, h, g, kind, tile, first, last):
+    """Fill kept, carry z through all steps, and turn U x + b2, which h holds, into h.
+
+    g (n_g,) is room to work in.
+    """
+    steps, n_h, n_g = a.shape
+    samples, vector = z.shape[0], len(tile)
+    for t in range(steps):
+        for n in range(first, last):
+            if t % SEGMENT == 0:
+                kept[t // SEGMENT, n] = z[n]
+            if stop.size and t >= stop[n]:
+                h[t, n] = 0
+                continue
+            for i in range(0, n_g, vector):
+                store_row(g, i, apply(kind, load_row(z, n * n_g + i, 1)))
+            at = (t * samples + n) * n_h
+            _add_product(w2, 0, g, 0, h, at, tile)
+            for j in range(0, n_h, vector):
+                store_row(h, at + j, apply(kind, load_row(h, at + j, 1)))
+            _add_transposed(a, t * n_h * n_g, h, at, z, n * n_g, tile)
+
+
+@_kernel
+def backward_small(a, w2, stop, kept, h, d_h, d_z, d_a, d_w2, z, g, kind, tile, first, last):
+    """As ``backward``; d_a (L, n_h, n_g) and d_w2 (n_h, n_g) are added to.
+
+    z (n_g,) and g (SEGMENT, n_g) are room to work in.
+    """
+    steps, n_h, n_g = a.shape
+    samples, vector = d_z.shape[0], len(tile)
+    for segment in range((steps - 1) // SEGMENT, -1, -1):
+        begin, end = segment * SEGMENT, min((segment + 1) * SEGMENT, steps)
+        for n in range(first, last):
+            z[:] = kept[segment, n]
+            for t in range(begin, end):
+                for i in range(0, n_g, vector):
+                    store_row(g, (t - begin) * n_g + i, apply(kind, load_row(z, i, 1)))
+                _add_transposed(a, t * n_h * n_g, h, (t * samples + n) * n_h, z, 0, tile)
+            for t in range(end - 1, begin - 1, -1):
+                if stop.size and t >= stop[n]:
+                    d_h[t, n] = 0
+                    continue
+                at, z_at, m_at = (t * samples + n) * n_h, n * n_g, t * n_h * n_g
+                _add_product(a, m_at, d_z, z_at, d_h, at, tile)
+                for j in range(0, n_h, vector):
+                    d_row = load_row(d_h, at + j, 1)
+                    d_row = apply_backward(kind, d_row, load_row(h, at + j, 1))
+                    store_row(d_h, at + j, d_row)
+                g_at = (t - begin) * n_g
+                _add_outer_product(h, at, d_z, z_at, d_a, m_at, tile)
+                _add_outer_product(d_h, at, g, g_at, d_w2, 0, tile)
+                for i in range(0, n_g, vector):
+                    change = zeros_tile(w2, 1)
+                    for j in range(0, n_h, vector):
+                        columns = load_tile(w2, j * n_g + i, n_g, tile, 1)
+                        change = add_dot(change, d_h, at + j, columns)
+                    change = apply_backward(kind, change, load_row(g, g_at + i, 1))
+                    store_row(d_z, z_at + i, add(load_row(d_z, z_at + i, 1), change))
+
+
+@_kernel
+def add_up(values, backwards, first, last):
+    """Running sums of the columns first..last-1, from the top or from the bottom."""
+    steps = values.shape[0]
+    for t in range(1, steps):
+        to, source = (steps - 1 - t, steps - t) if backwards else (t, t - 1)
+        for i in range(first, last):
+            values[to, i] += values[source, i]
