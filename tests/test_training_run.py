@@ -167,6 +167,14 @@ def test_a_loss_without_bound_is_divergence(tmp_path):
     assert (record.diverged, len(record.epochs)) == (True, 1)
 
 
+def test_one_bad_batch_is_not_divergence(tmp_path):
+    data = toy("regress")
+    data.train.targets[3] = 1e5
+    record = toy_run(tmp_path, toy_config("gru", batch_size=1, clip=0.1), data=data)
+    assert record.epochs[0]["train_loss"] > 1e8
+    assert (record.diverged, len(record.epochs)) == (False, 3)
+
+
 def test_validation_comes_out_of_the_training_part(tmp_path):
     data, config = toy(), toy_config()
     config = replace(config, data=replace(config.data, validation=0.25))

@@ -42,7 +42,7 @@ def train_all(
         config = replace(
             config,
             data=replace(config.data, size=size),
-            training=replace(config.training, epochs=epochs, lr=0.005),
+            training=replace(config.training, epochs=epochs),
         )
         run = Run(EXPERIMENT, model, seed, config, folder)
         each_epoch = LambdaCallback(on_train_epoch_end=lambda *_, model=model: tick(model))

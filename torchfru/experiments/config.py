@@ -92,7 +92,7 @@ class TrainingConfig:
     batch_size: int = 256
     epochs: int = 100
     clip: float | None = None  # the largest norm of the gradient
-    max_loss: float = 1e6  # an epoch's mean loss above this one is divergence
+    max_loss: float = 1e6  # to end an epoch with a loss above this one is divergence
 
     def __post_init__(self) -> None:
         for name in ("lr", "lr_decay", "decay_every", "batch_size", "epochs", "max_loss"):

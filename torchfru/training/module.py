@@ -52,6 +52,7 @@ class RunModule(LightningModule):
         self.epochs: list[dict[str, Any]] = [] if begin is None else list(begin.epochs)
         self.clock = Clock(None if begin is None else begin.split)
         self._sums: dict[str, Tensor] = {}
+        self._last: tuple[Tensor, int] = (torch.zeros(()), 0)  # the last batch's loss and terms
 
     @property
     def epoch(self) -> int:
@@ -94,6 +95,7 @@ class RunModule(LightningModule):
             total = loss_sum(self.task, output, batch.targets, batch.lengths)
         if batch.terms:
             self._add("train", total.detach(), 0.0, batch.terms)
+        self._last = (total.detach(), batch.terms)
         return total * batch.scale(self.trainer.world_size)
 
     def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
@@ -156,12 +158,16 @@ class RunModule(LightningModule):
             self._add(self.parts[dataloader_idx], total, correct, batch.terms)
 
     def on_train_epoch_end(self) -> None:
+        self._sums["last"] = self._zeros()
+        if self._last[1]:
+            self._add("last", self._last[0], 0.0, self._last[1])
         sums = {part: self._over_processes(values) for part, values in self._sums.items()}
         loss, _, terms = sums["train"]
         record: dict[str, Any] = {"epoch": self.epoch + 1, "train_loss": loss / max(terms, 1)}
         for part in self.parts:
             record |= measures(self.task, part, *sums[part])
-        if not record["train_loss"] <= self.config.training.max_loss:  # or not a number
+        last, _, terms = sums["last"]  # one bad batch that was got over is not divergence
+        if not last / max(terms, 1) <= self.config.training.max_loss:  # or not a number
             self._diverge()
         self.log_dict({key: float(value) for key, value in record.items() if key != "epoch"})
         record["seconds"] = round(self.clock.end_epoch(), 3)
