@@ -20,7 +20,7 @@ from torchfru.ops import fused
 pytest.importorskip("numba")
 from numba import njit
 
-from torchfru.ops import simd, threads
+from torchfru.ops import numba_loop, simd, threads
 from torchfru.ops.numba_loop import BatchLoop, SmallLoop, choose_loop
 
 
@@ -71,7 +71,8 @@ def test_chunks_over_time_change_nothing(batch, every_step, monkeypatch):
         "lengths": torch.randint(0, 81, (batch,)),
     }
     whole = results(layer, inputs, "numba")
-    monkeypatch.setattr(fused, "CHUNK", 32)
+    monkeypatch.setattr(numba_loop, "CHUNK", 32)
+    monkeypatch.setattr(numba_loop, "SMALL_CHUNK", 16)
     assert_close(results(layer, inputs, "numba"), whole, 1e-12)
 
 
@@ -107,6 +108,11 @@ def operator_arguments(batch=5, every_step=True, dtype=torch.float64):
 def test_operator_keeps_the_rules_of_torch(batch, every_step):
     arguments = operator_arguments(batch, every_step)
     torch.library.opcheck(torch.ops.torchfru.fru_scan.default, arguments)
+    with torch.no_grad():
+        y, u, h, kept = torch.ops.torchfru.fru_scan(*arguments)
+    plain = [a.detach() if isinstance(a, torch.Tensor) else a for a in arguments]
+    backward = (y if every_step else None, u, *plain, h, kept, True, every_step)
+    torch.library.opcheck(torch.ops.torchfru.fru_scan_backward.default, backward)
 
 
 @pytest.mark.parametrize("batch", [2, 10])

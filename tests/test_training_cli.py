@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from training_helpers import command, read, tiny_arguments
+from training_helpers import command, finish, read, tiny_arguments
 from typer.testing import CliRunner
 
 from torchfru import cli
@@ -108,7 +108,7 @@ def test_a_polite_end_says_how_to_go_on(tmp_path):
             assert process.poll() is None
             time.sleep(0.02)
         process.send_signal(signal.SIGTERM)
-        _, errors = process.communicate(timeout=60)
+        _, errors = finish(process)
     assert process.returncode == 1
     assert re.search(r"Error: stopped after \d+ of 100000 epochs; go on with --resume", errors)
 

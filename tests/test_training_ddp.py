@@ -12,7 +12,7 @@ import torch
 import torch.multiprocessing as mp
 from safetensors.torch import load_file
 from torch.nn.parallel import DistributedDataParallel
-from training_helpers import command, numbers, read, tiny_arguments, toy, toy_config
+from training_helpers import command, finish, numbers, read, tiny_arguments, toy, toy_config
 
 from torchfru.data import SequenceData
 from torchfru.training.batches import Batches
@@ -70,14 +70,16 @@ PLACE = "mix-poly-5/fru-seed0"
 def alone(tmp_path_factory):
     """A run by one process, from the command line."""
     folder = tmp_path_factory.mktemp("alone")
-    start(folder, {}).communicate(timeout=100)
+    finish(start(folder, {}))
     return folder
 
 
 def start(folder: Path, environment: dict[str, str], *more: str) -> subprocess.Popen[str]:
     arguments = tiny_arguments(folder / "results", *EXACT, *more, epochs=2)
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen(command(*arguments), env=os.environ | environment, **pipes)
+    return subprocess.Popen(
+        command(*arguments), env=os.environ | environment | {"PYTHONFAULTHANDLER": "1"}, **pipes
+    )
 
 
 def assert_same_run(folder: Path, alone: Path) -> None:
@@ -95,7 +97,7 @@ def assert_same_run(folder: Path, alone: Path) -> None:
 
 def test_a_run_on_two_devices_is_the_run_on_one(tmp_path, alone):
     address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
-    output, errors = start(tmp_path, address, "--devices", "2").communicate(timeout=100)
+    output, errors = finish(start(tmp_path, address, "--devices", "2"))
     assert output.count("Record:") == 1, errors
     assert read(tmp_path / "results" / f"{PLACE}.json")["hardware"]["devices"] == 2
     assert_same_run(tmp_path, alone)
@@ -106,7 +108,7 @@ def test_a_run_on_two_machines_is_the_run_on_one(tmp_path, alone):
     machines = [
         start(tmp_path, address | {"NODE_RANK": rank}, "--nodes", "2") for rank in ("0", "1")
     ]
-    outputs = [machine.communicate(timeout=100)[0] for machine in machines]
+    outputs = [finish(machine)[0] for machine in machines]
     assert [machine.returncode for machine in machines] == [0, 0]
     assert [output.count("Record:") for output in outputs] == [1, 0]
     assert_same_run(tmp_path, alone)

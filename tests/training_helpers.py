@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -78,6 +79,15 @@ def command(*arguments: str) -> list[str]:
 
 def torchfru_command(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command(*arguments), capture_output=True, text=True, **options)
+
+
+def finish(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """What a process says until its end; one that hangs is made to say where."""
+    try:
+        return process.communicate(timeout=300)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGABRT)
+        raise AssertionError(f"hangs: {process.communicate()[1]}") from None
 
 
 def tiny_arguments(results: Path, *more: str, epochs: int = 6) -> list[str]:

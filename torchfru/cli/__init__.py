@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from .bench import bench
 from .common import UsageError
 from .data import app as data
 from .demo import demo
@@ -16,6 +17,7 @@ from .predict import predict
 from .runs import runs
 from .sweep import sweep
 from .train import train
+from .verify import verify
 
 app = typer.Typer(
     name="torchfru",
@@ -24,6 +26,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
+app.command()(bench)
 app.command()(demo)
 app.command()(train)
 app.command()(runs)
@@ -31,6 +34,7 @@ app.command()(sweep)
 app.command()(predict)
 app.command()(export)
 app.add_typer(data, name="data")
+app.command()(verify)
 
 
 @app.callback(invoke_without_command=True)

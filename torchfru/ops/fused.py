@@ -21,8 +21,6 @@ from .weights import Weights
 if TYPE_CHECKING:
     from .numba_loop import BatchLoop, SmallLoop
 
-CHUNK = 256  # steps whose A(t) is held at once; a multiple of the kernels' SEGMENT
-
 _WEIGHTS = (
     "Tensor weight_ug, Tensor? bias_g, Tensor weight_gh, Tensor weight_xh, Tensor? bias_h, "
     "Tensor? weight_uy, Tensor? bias_y"
@@ -51,6 +49,9 @@ def scan(
 
 
 # The operators -----------------------------------------------------------------------------
+#
+# torch keeps compiled programs on disk by the names of their operators: an operator whose schema
+# changes needs a new name.
 
 
 @torch.library.custom_op(
@@ -63,26 +64,28 @@ def _fru_scan(
     x: Tensor, u: Tensor, rows: Tensor, *rest: Any
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """y (L, N, n_y), or (0,) without weight_uy; the last u; h and kept for the backward pass."""
+    from .numba_loop import Outputs
+
     *parameters, lengths, nonlinearity = rest
     weights = Weights(*parameters)
     loop = _loop(x, weights, nonlinearity)
     memory = Memory(rows, u.shape[1], weights.weight_gh.shape[0])
-    gate = Collapsed(weights.weight_ug, memory)
+    gate = loop.lay_out(memory.place(weights.weight_ug))  # (K, numbers in A)
     h, kept = loop.new_hidden(x.shape[0]), loop.new_kept(x.shape[0])
     z = loop.pack_z(F.linear(u, weights.weight_ug, weights.bias_g))
     total = memory.empty(loop.lanes).zero_()
-    y, y_last = _new_outputs(x, weights.weight_uy), None
+    y, outputs = _new_outputs(x, weights.weight_uy), None
     if weights.weight_uy is not None:
-        output = Collapsed(weights.weight_uy, memory)
-        y_last = F.linear(u, weights.weight_uy, weights.bias_y)
-    for part, segments in _chunks(x.shape[0]):
+        y_first = F.linear(u, weights.weight_uy, weights.bias_y)
+        outputs = Outputs(memory.place(weights.weight_uy), y_first)
+    for part, segments in loop.chunks(x.shape[0]):
         c = rows[part]
-        loop.forward(x[part], gate(c), _stop(lengths, part), z, kept[segments], h[part])
+        loop.forward(x[part], c @ gate, _stop(lengths, part), z, kept[segments], h[part])
         hidden = loop.hidden(h[part])  # (L, n_h, lanes)
         memory.add_products(c, hidden, total)
-        if y_last is not None:
-            y_last = _outputs(output(c), hidden[:, :, : x.shape[1]], y_last, out=y[part])
-    return y, u + memory.gather(total, x.shape[1]), h, kept
+        if outputs is not None:
+            outputs.forward(c, hidden[:, :, : x.shape[1]], y[part])
+    return y, (u + memory.gather(total, x.shape[1])).contiguous(), h, kept
 
 
 @_fru_scan.register_fake
@@ -92,59 +95,69 @@ def _(x: Tensor, u: Tensor, rows: Tensor, *rest: Any) -> tuple[Tensor, Tensor, T
     loop = _loop(x, weights, nonlinearity)
     steps = x.shape[0]
     y = _new_outputs(x, weights.weight_uy)
-    return y, torch.empty_like(u), loop.new_hidden(steps), loop.new_kept(steps)
+    return y, u.new_empty(u.shape), loop.new_hidden(steps), loop.new_kept(steps)
 
 
 @torch.library.custom_op(
     "torchfru::fru_scan_backward",
     mutates_args=(),
     device_types="cpu",
-    schema=f"(Tensor? d_y, Tensor? d_u, {_INPUTS}, Tensor h, Tensor kept, bool needs_x)"
-    " -> Tensor[]",
+    schema=f"(Tensor? d_y, Tensor? d_u, {_INPUTS}, Tensor h, Tensor kept, bool needs_x, "
+    "bool needs_rows) -> Tensor[]",
 )
 def _fru_scan_backward(d_y: Tensor | None, d_u: Tensor | None, *rest: Any) -> list[Tensor]:
-    """The gradients of x, u, rows and the weights, in that order; (0,) where there is none."""
-    *inputs, lengths, nonlinearity, h, kept, needs_x = rest
+    """The gradients of x, u, rows and the weights, in that order; (0,) where there is none.
+
+    Those of x and of rows cost time, and are left out where they are not needed.
+    """
+    from .numba_loop import Outputs, product_backward
+
+    *inputs, lengths, nonlinearity, h, kept, needs_x, needs_rows = rest
     x, u, rows, weights = *inputs[:3], Weights(*inputs[3:])
     loop = _loop(x, weights, nonlinearity)
     memory = Memory(rows, u.shape[1], weights.weight_gh.shape[0])
-    gate = Collapsed(weights.weight_ug, memory)
+    placed = memory.place(weights.weight_ug)
+    gate, gate_sums = loop.lay_out(placed), loop.lay_out_sums(placed)
+    d_gate, d_rows = torch.zeros_like(gate_sums), rows.new_zeros(rows.shape if needs_rows else 0)
     d_u = torch.zeros_like(u) if d_u is None else d_u
     d_total = memory.scatter(d_u, loop.lanes)
     d_z = loop.pack_z(x.new_zeros(x.shape[1], weights.weight_ug.shape[0]))
+    d_x = x.new_empty(x.shape if needs_x else 0)
+    grads = {name: w.new_zeros(w.shape) for name, w in weights._asdict().items() if w is not None}
     if d_y is not None:
-        output, d_y_last = Collapsed(weights.weight_uy, memory), torch.zeros_like(d_y[0])
-    d_x, d_rows = torch.empty_like(x) if needs_x else x.new_empty(0), torch.empty_like(rows)
-    grads = {name: torch.zeros_like(w) for name, w in weights._asdict().items() if w is not None}
-    for part, segments in reversed(_chunks(x.shape[0])):
+        outputs = Outputs(memory.place(weights.weight_uy), torch.zeros_like(d_y[0]))
+    for part, segments in reversed(loop.chunks(x.shape[0])):
         c, hidden = rows[part], loop.hidden(h[part])
-        d_h = memory.products_backward(c, d_total)
-        memory.rows_backward(hidden, d_total, out=d_rows[part])
+        d_h = memory.products_backward(c, d_total)  # (L, n_h, lanes)
+        if needs_rows:
+            memory.rows_backward(hidden, d_total, out=d_rows[part])
         if d_y is not None:
-            y_parts = _outputs_backward(output(c), hidden[:, :, : len(u)], d_y[part], d_y_last)
-            d_y_last, d_e, d_hidden = y_parts
-            d_h[:, :, : len(u)] += d_hidden
-            output.backward(d_e, c, d_rows[part])
+            hidden = hidden[:, :, : len(u)]
+            outputs.backward(c, hidden, d_y[part], d_h[:, :, : len(u)], d_rows[part])
         stop = _stop(lengths, part)
-        d_drive, d_a, d_w2 = loop.backward(gate(c), stop, kept[segments], h[part], d_h, d_z)
-        gate.backward(d_a, c, d_rows[part])
+        d_drive, d_a, d_w2 = loop.backward(c @ gate, stop, kept[segments], h[part], d_h, d_z)
+        product_backward(d_a, c, gate_sums, d_gate, d_rows[part])
         grads["weight_gh"] += d_w2
         _drive_backward(d_drive, x[part], grads)
         if needs_x:
             d_x[part] = d_drive.transpose(1, 2) @ weights.weight_xh
-    grads["weight_ug"] = gate.gradient()
+    grads["weight_ug"] = memory.take(loop.pick_up_sums(d_gate))
     d_u = d_u + _start_backward(loop.unpack_z(d_z), u, weights.weight_ug, "g", grads)
     if d_y is not None:
-        grads["weight_uy"] = output.gradient()
-        d_u = d_u + _start_backward(d_y_last, u, weights.weight_uy, "y", grads)
-    return [d_x, d_u, d_rows, *(grads.get(name, x.new_empty(0)) for name in Weights._fields)]
+        grads["weight_uy"] = memory.take(outputs.weight_gradient())
+        d_u = d_u + _start_backward(outputs.sum(), u, weights.weight_uy, "y", grads)
+    d_weights = [grads.get(name, x.new_empty(0)) for name in Weights._fields]
+    return [grad.contiguous() for grad in (d_x, d_u, d_rows, *d_weights)]
 
 
 @_fru_scan_backward.register_fake
 def _(d_y: Tensor | None, d_u: Tensor | None, *rest: Any) -> list[Tensor]:
-    x, *others = rest[: 3 + len(Weights._fields)]
-    d_x = torch.empty_like(x) if rest[-1] else x.new_empty(0)
-    return [d_x, *(x.new_empty(0) if one is None else torch.empty_like(one) for one in others)]
+    x, u, rows, *weights = rest[: 3 + len(Weights._fields)]
+    needs_x, needs_rows = rest[-2:]
+    d_x, d_rows = x.new_empty(x.shape if needs_x else 0), rows.new_empty(rows.shape)
+    d_rows = d_rows if needs_rows else rows.new_empty(0)
+    d_weights = (x.new_empty(0 if w is None else w.shape) for w in weights)
+    return [d_x, u.new_empty(u.shape), d_rows, *d_weights]
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -160,7 +173,7 @@ def _backward(
     *tensors, h, kept = ctx.saved_tensors
     d_y = None if tensors[8] is None else d_y  # without weight_uy there is no y
     grads = torch.ops.torchfru.fru_scan_backward(
-        d_y, d_u, *tensors, ctx.nonlinearity, h, kept, ctx.needs_input_grad[0]
+        d_y, d_u, *tensors, ctx.nonlinearity, h, kept, *ctx.needs_input_grad[0:3:2]
     )
     wanted = zip(grads, ctx.needs_input_grad, strict=False)
     return (*(grad if needed else None for grad, needed in wanted), None, None)
@@ -186,17 +199,6 @@ def _loop(x: Tensor, weights: Weights, nonlinearity: str) -> BatchLoop | SmallLo
     kind = choose_loop(x.shape[1])
     w = weights
     return kind(w.weight_gh, w.weight_xh, w.bias_h, x.shape[1], nonlinearity)
-
-
-def _chunks(steps: int) -> list[tuple[slice, slice]]:
-    """The chunks of the steps, and of the segments that z is kept for."""
-    from .numba_cpu import SEGMENT
-
-    starts = range(0, steps, CHUNK)
-    return [
-        (slice(s, min(s + CHUNK, steps)), slice(s // SEGMENT, -(-min(s + CHUNK, steps) // SEGMENT)))
-        for s in starts
-    ]
 
 
 def _stop(lengths: Tensor | None, part: slice) -> Tensor | None:
@@ -243,6 +245,19 @@ class Memory:
         for (d_c, h), d in zip(self._slices(out, hidden), d_total, strict=True):
             d_c.copy_(h @ d.t())
 
+    def place(self, weight: Tensor) -> Tensor:
+        """W (n, n_u) as (K, n, n_h): the columns of frequency k where its slice of h is."""
+        blocks, per_block, freq_dim = self.blocks, self.per_block, self.freq_dim
+        parts = weight.unflatten(1, (blocks, per_block, freq_dim))  # (n, M, m, d)
+        full = weight.new_zeros(blocks, per_block, len(weight), per_block, freq_dim)
+        full.diagonal(dim1=1, dim2=3).copy_(parts.permute(1, 0, 3, 2))
+        return full.flatten(3).flatten(0, 1)
+
+    def take(self, full: Tensor) -> Tensor:
+        """What :meth:`place` put there: (n, n_u)."""
+        full = full.unflatten(2, (self.per_block, -1)).unflatten(0, (self.blocks, -1))
+        return full.diagonal(dim1=1, dim2=3).permute(1, 0, 3, 2).flatten(1)  # (n, M, m, d)
+
     def gather(self, total: Tensor, samples: int) -> Tensor:
         """As u is: (N, n_u)."""
         parts = total.unflatten(2, (self.freq_dim, -1))[..., :samples]  # (m, M, d, N)
@@ -257,64 +272,11 @@ class Memory:
         return total
 
 
-class Collapsed:
-    """A(t) = sum_k c_k(t) W_k of one weight W (n, n_u), and the gradients of W and of c."""
-
-    def __init__(self, weight: Tensor, memory: Memory) -> None:
-        self.memory = memory
-        blocks = weight.unflatten(1, (memory.blocks, memory.per_block, memory.freq_dim))
-        self.slices = blocks.permute(2, 1, 0, 3).flatten(2)  # (m, M, n * d)
-        self.gradients = torch.zeros_like(self.slices)
-
-    def __call__(self, rows: Tensor) -> Tensor:
-        """A(t) for these rows: (L, n, n_h)."""
-        parts = [rows[:, i :: len(self.slices)] @ w for i, w in enumerate(self.slices)]
-        parts = [part.unflatten(1, (-1, self.memory.freq_dim)) for part in parts]
-        return parts[0] if len(parts) == 1 else torch.cat(parts, 2)
-
-    def backward(self, d_a: Tensor, rows: Tensor, d_rows: Tensor) -> None:
-        """Add what d_a (L, n, n_h) says of W, and of the rows."""
-        step = len(self.slices)
-        for i, part in enumerate(d_a.split(self.memory.freq_dim, 2)):
-            d = part.flatten(1)
-            d_rows[:, i::step] += d @ self.slices[i].t()
-            self.gradients[i].addmm_(rows[:, i::step].t(), d)
-
-    def gradient(self) -> Tensor:
-        """Of the weight, as it came: (n, n_u)."""
-        parts = self.gradients.unflatten(2, (-1, self.memory.freq_dim))  # (m, M, n, d)
-        return parts.permute(2, 1, 0, 3).flatten(1)
-
-
-def _outputs(e: Tensor, hidden: Tensor, y_last: Tensor, out: Tensor) -> Tensor:
-    """y at these steps, from E(t) (L, n_y, n_h), h (L, n_h, N) and the y before (N, n_y)."""
-    from .numba_loop import add_up
-
-    torch.bmm(hidden.transpose(1, 2), e.transpose(1, 2), out=out)
-    out[0] += y_last
-    add_up(out)
-    return out[-1]
-
-
-def _outputs_backward(
-    e: Tensor, hidden: Tensor, d_y: Tensor, d_y_last: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of the y before, of E(t) and of h: each y goes into all that follow it."""
-    from .numba_loop import add_up
-
-    totals = d_y.clone(memory_format=torch.contiguous_format)
-    totals[-1] += d_y_last
-    add_up(totals, backwards=True)  # (L, N, n_y)
-    d_hidden = torch.bmm(e.transpose(1, 2), totals.transpose(1, 2))  # (L, n_h, N)
-    d_e = torch.bmm(totals.transpose(1, 2), hidden.transpose(1, 2))  # (L, n_y, n_h)
-    return totals[0], d_e, d_hidden
-
-
 def _drive_backward(d_drive: Tensor, x: Tensor, grads: dict[str, Tensor]) -> None:
     """From the gradient of U x + b2 (L, n_h, N): those of U and b2 are added."""
     grads["weight_xh"] += torch.bmm(d_drive, x).sum(0)
     if "bias_h" in grads:
-        grads["bias_h"] += d_drive.sum((0, 2))
+        grads["bias_h"] += torch.matmul(d_drive, x.new_ones(x.shape[1])).sum(0)
 
 
 def _start_backward(

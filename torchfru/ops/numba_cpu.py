@@ -9,8 +9,9 @@ The backward pass needs g = phi(z) at every step, but only z at every SEGMENT-th
 segment is run again from there, with the h that are known, just before it is run backwards.
 
 Symbols as in :mod:`torchfru.ops.collapsed`; ``d_`` before a name means its gradient. The
-gradient of h comes in as ``d_h``, and that of U x + b2 goes out in its place. ``kind`` is the
-nonlinearity. Arrays are contiguous, and sizes are padded with zeros.
+gradient of h comes in as ``d_h``, and that of U x + b2 goes out in its place. ``kind`` is one
+of the nonlinearities of :mod:`torchfru.ops.simd`. Arrays are contiguous, and sizes are padded
+with zeros.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from numba import njit
 
 from .simd import (
@@ -303,11 +305,46 @@ def backward_small(a, w2, stop, kept, h, d_h, d_z, d_a, d_w2, z, g, kind, tile, 
                     store_row(d_z, z_at + i, add(load_row(d_z, z_at + i, 1), change))
 
 
+# The outputs of every step -------------------------------------------------------------------
+#
+# e (L, n_h, n_y) is E(t) transposed, h (L, N, n_h), and total (N, n_y) the running sum, with n_y
+# padded to whole vectors; y and d_y (L, N, n_y) are not padded. ``tile`` is as long as n_h.
+
+
 @_kernel
-def add_up(values, backwards, first, last):
-    """Running sums of the columns first..last-1, from the top or from the bottom."""
-    steps = values.shape[0]
-    for t in range(1, steps):
-        to, source = (steps - 1 - t, steps - t) if backwards else (t, t - 1)
-        for i in range(first, last):
-            values[to, i] += values[source, i]
+def outputs(e, h, total, y, tile, first, last):
+    """y(t) = y(t-1) + E(t) h(t); ``total`` starts as the y before the first step."""
+    steps, n_h, padded = e.shape
+    samples, n_y = y.shape[1], y.shape[2]
+    for t in range(steps):
+        for n in range(first, last):
+            at, numbers = n * padded, (t * samples + n) * n_h
+            for i in range(0, padded, total.shape[2]):
+                columns = load_tile(e, t * n_h * padded + i, padded, tile, 1)
+                store_row(total, at + i, add_dot(load_row(total, at + i, 1), h, numbers, columns))
+            y[t, n] = total[n].ravel()[:n_y]
+
+
+@_kernel
+def outputs_backward(e, h, total, d_y, d_h, d_e, tile, first, last):
+    """The steps backwards: d_h (L, N, n_h) is written, d_e (L, n_h, n_y) added to.
+
+    ``total`` (N, n_y), the gradient of all later y, is read and written.
+    """
+    steps, n_h, padded = e.shape
+    samples, n_y, vector = d_y.shape[1], d_y.shape[2], total.shape[2]
+    sums = np.zeros(-(-n_h // vector) * vector, e.dtype)
+    for t in range(steps - 1, -1, -1):
+        for n in range(first, last):
+            total_n = total[n].ravel()
+            for i in range(n_y):
+                total_n[i] += d_y[t, n, i]
+            products, numbers = zeros_tile(e, tile), (t * samples + n) * n_h
+            for i in range(0, padded, vector):
+                row, place = load_row(total, n * padded + i, 1), t * n_h * padded + i
+                products = add_outer(products, load_tile(e, place, padded, tile, 1), row)
+                rows = add_scaled(load_tile(d_e, place, padded, tile, 1), h, numbers, row)
+                store_tile(d_e, place, padded, rows, 1)
+            sums[:] = 0
+            add_store_sums(sums, 0, products)
+            d_h[t, n] = sums[:n_h]

@@ -20,6 +20,8 @@ from .simd import IDENTITY, MAX_TILE, RELU, TANH, lanes
 from .threads import run, shares
 
 SMALL_BATCH = 8  # up to here, a vector of samples would be mostly empty
+CHUNK = 512  # steps whose A(t) is held at once; a multiple of the kernels' SEGMENT
+SMALL_CHUNK = 1024  # the same for small batches
 ROWS_AT_ONCE = 4  # rows of samples that share one sum over samples; more would leave the cache
 KINDS = {"relu": RELU, "tanh": TANH, "identity": IDENTITY}
 
@@ -44,6 +46,13 @@ def announced(kernel: Any) -> Iterator[None]:
         notice.cancel()
 
 
+def _cut(steps: int, chunk: int) -> list[tuple[slice, slice]]:
+    """Chunks of the steps, and the segments of each that z is kept for."""
+    ends = [(start, min(start + chunk, steps)) for start in range(0, steps, chunk)]
+    unit = kernels.SEGMENT
+    return [(slice(a, b), slice(a // unit, -(-b // unit))) for a, b in ends]
+
+
 class BatchLoop:
     """The loop with vectors of samples."""
 
@@ -63,8 +72,13 @@ class BatchLoop:
         self.shape = ((0,) * tile, (0,) * self.width)
         self.w2 = _padded(w2.t(), (self.n_g_padded, self.n_h_padded))
         self.u_in = _padded(u_in.t(), (u_in.shape[1], self.n_h_padded))
+        self.blocks = self.n_g_padded // kernels.G_UNIT * (self.n_h_padded // kernels.H_UNIT)
+        self.room: list[Any] = []
         b2 = u_in.new_zeros(0) if b2 is None else b2
         self.b2 = _padded(b2, (self.n_h_padded,))
+
+    def chunks(self, steps: int) -> list[tuple[slice, slice]]:
+        return _cut(steps, CHUNK)
 
     def new_hidden(self, steps: int) -> Tensor:
         return self.w2.new_empty(steps, self.n_h_padded, self.lanes)
@@ -89,9 +103,9 @@ class BatchLoop:
     def forward(
         self, x: Tensor, a: Tensor, stop: Tensor | None, z: Tensor, kept: Tensor, h: Tensor
     ) -> None:
-        """Read x (L, N, n_in) with A(t) (L, n_g, n_h); z, kept and h are written."""
+        """Read x (L, N, n_in) with A(t), laid out, (L, numbers); z, kept and h are written."""
         x = _padded(x.transpose(1, 2), (*x.shape[::2], self.lanes))  # (L, n_in, N)
-        a = _padded(a, (a.shape[0], self.n_g_padded, self.n_h_padded))
+        a = a.view(-1, self.n_g_padded, self.n_h_padded)
         arrays = (x, a, self.w2, self.u_in, self.b2, self._stops(stop), z, kept, h)
         arguments = [array.numpy() for array in arrays]
 
@@ -104,44 +118,63 @@ class BatchLoop:
     def backward(
         self, a: Tensor, stop: Tensor | None, kept: Tensor, h: Tensor, d_h: Tensor, d_z: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """d(U x + b2) (L, n_h, N), d_a (L, n_g, n_h) and d_w2 (n_h, n_g); d_z is written.
+        """d(U x + b2) (L, n_h, N), d_a (L, sums) and d_w2 (n_h, n_g); d_z is written.
 
         d_h (L, n_h, lanes), the gradient that reaches h from outside the loop, is used up.
         """
         steps = a.shape[0]
         d_h = _padded(d_h, tuple(h.shape))
-        a = _padded(a, (steps, self.n_g_padded, self.n_h_padded))
+        a = a.view(-1, self.n_g_padded, self.n_h_padded)
         arrays = (a, self.w2, self._stops(stop), kept, h, d_h, d_z)
         arguments = [array.numpy() for array in arrays]
         parts = shares(self.rows)
-        blocks = self.n_g_padded // kernels.G_UNIT * (self.n_h_padded // kernels.H_UNIT)
-        d_a = a.new_zeros(len(parts), steps, blocks, kernels.SUMS)
-        d_w2 = a.new_zeros(len(parts), blocks, kernels.SUMS)
+        d_a = a.new_zeros(len(parts), steps, self.blocks, kernels.SUMS)
+        d_w2 = a.new_zeros(len(parts), self.blocks, kernels.SUMS)
+        room = self._room(len(parts))
 
         def work(index: int, part: range) -> None:
-            rows = min(len(part), ROWS_AT_ONCE)
-            z = a.new_empty(rows, self.n_g_padded, self.row).numpy()
-            g = a.new_empty(kernels.SEGMENT, rows, self.n_g_padded, self.row).numpy()
-            sums = a.new_zeros(blocks, kernels.SUMS, self.row // self.width).numpy()
-            out = (d_a[index].numpy(), d_w2[index].numpy(), z, g, sums)
+            out = (d_a[index].numpy(), d_w2[index].numpy(), *room[index])
             for first in part[::ROWS_AT_ONCE]:
                 last = min(first + ROWS_AT_ONCE, part.stop)
+                room[index][2][:] = 0
                 kernels.backward(*arguments, *out, self.kind, *self.shape, first, last)
-                sums[:] = 0
 
         with announced(kernels.backward):
             run(work, parts)
-        d_w2_sum = self._unblocked(d_w2.sum(0)).t()
         d_drive = d_h[:, : self.n_h, : self.samples]
-        return d_drive, self._unblocked(d_a.sum(0)), d_w2_sum
+        return d_drive, _total(d_a).flatten(1), self.pick_up_sums(_total(d_w2).view(1, -1))[0].t()
 
-    def _unblocked(self, sums: Tensor) -> Tensor:
-        """Sums over samples (..., blocks, SUMS) as (..., n_g, n_h)."""
+    def _room(self, parts: int) -> list[Any]:
+        """Where each thread works: z and g of its rows, and sums that are still vectors."""
+        if not self.room:
+            rows, vector = min(self.rows, ROWS_AT_ONCE), self.row // self.width
+            shapes = (
+                (rows, self.n_g_padded, self.row),
+                (kernels.SEGMENT, rows, self.n_g_padded, self.row),
+                (self.blocks, kernels.SUMS, vector),
+            )
+            self.room = [[self.w2.new_empty(s).numpy() for s in shapes] for _ in range(parts)]
+        return self.room
+
+    def lay_out(self, matrices: Tensor) -> Tensor:
+        """Matrices (K, n_g, n_h) as A(t) lies in memory: (K, numbers)."""
+        return _padded(matrices, (len(matrices), self.n_g_padded, self.n_h_padded)).flatten(1)
+
+    def lay_out_sums(self, matrices: Tensor) -> Tensor:
+        """Matrices (K, n_g, n_h) as the gradient of A(t) does: (K, sums)."""
+        flat = self.lay_out(matrices)
         across = self.n_h_padded // kernels.H_UNIT
-        sums = sums[..., : kernels.BLOCK]
-        sums = sums.unflatten(-2, (-1, across)).unflatten(-1, (kernels.G_UNIT, kernels.H_UNIT))
-        sums = sums.transpose(-3, -2).flatten(-4, -3).flatten(-2)
-        return sums[..., : self.n_g, : self.n_h]
+        parts = flat.view(len(flat), -1, kernels.G_UNIT, across, kernels.H_UNIT)
+        blocks = parts.transpose(2, 3).reshape(len(flat), self.blocks, kernels.BLOCK)
+        return _padded(blocks, (len(flat), self.blocks, kernels.SUMS)).flatten(1)
+
+    def pick_up_sums(self, flat: Tensor) -> Tensor:
+        """The matrices (K, n_g, n_h) that :meth:`lay_out_sums` laid out."""
+        across = self.n_h_padded // kernels.H_UNIT
+        blocks = flat.view(len(flat), -1, across, kernels.SUMS)[..., : kernels.BLOCK]
+        parts = blocks.unflatten(3, (kernels.G_UNIT, kernels.H_UNIT)).transpose(2, 3)
+        whole = parts.reshape(len(flat), self.n_g_padded, self.n_h_padded)
+        return whole[:, : self.n_g, : self.n_h]
 
     def _stops(self, stop: Tensor | None) -> Tensor:
         if stop is None:
@@ -164,6 +197,9 @@ class SmallLoop:
         self.n_h_padded = _multiple(self.n_h, vector)
         self.w2 = _padded(w2, (self.n_h_padded, self.n_g_padded))
         self.u_in, self.b2 = u_in, b2
+
+    def chunks(self, steps: int) -> list[tuple[slice, slice]]:
+        return _cut(steps, SMALL_CHUNK)
 
     def new_hidden(self, steps: int) -> Tensor:
         return self.w2.new_zeros(steps, self.samples, self.n_h_padded)
@@ -188,7 +224,8 @@ class SmallLoop:
     ) -> None:
         """As :meth:`BatchLoop.forward`."""
         h[:, :, : self.n_h] = torch.nn.functional.linear(x, self.u_in, self.b2)
-        arrays = (self._transposed(a), self.w2, self._stops(stop), z, kept, h)
+        a = a.view(-1, self.n_h_padded, self.n_g_padded)
+        arrays = (a, self.w2, self._stops(stop), z, kept, h)
         arguments = [array.numpy() for array in arrays]
 
         def work(_: int, part: range) -> None:
@@ -203,7 +240,8 @@ class SmallLoop:
     ) -> tuple[Tensor, Tensor, Tensor]:
         """As :meth:`BatchLoop.backward`."""
         d_h = _padded(d_h.transpose(1, 2), tuple(h.shape))
-        arrays = (self._transposed(a), self.w2, self._stops(stop), kept, h, d_h, d_z)
+        a = a.view(-1, self.n_h_padded, self.n_g_padded)
+        arrays = (a, self.w2, self._stops(stop), kept, h, d_h, d_z)
         arguments = [array.numpy() for array in arrays]
         parts = shares(self.samples)
         d_a = a.new_zeros(len(parts), a.shape[0], self.n_h_padded, self.n_g_padded)
@@ -217,24 +255,100 @@ class SmallLoop:
 
         with announced(kernels.backward_small):
             run(work, parts)
-        d_a_sum = d_a.sum(0).transpose(1, 2)[:, : self.n_g, : self.n_h]
-        return self.hidden(d_h), d_a_sum, d_w2.sum(0)[: self.n_h, : self.n_g]
+        d_w2_sum = _total(d_w2)[: self.n_h, : self.n_g]
+        return self.hidden(d_h), _total(d_a).flatten(1), d_w2_sum
 
-    def _transposed(self, a: Tensor) -> Tensor:
-        return _padded(a.transpose(1, 2), (a.shape[0], self.n_h_padded, self.n_g_padded))
+    def lay_out(self, matrices: Tensor) -> Tensor:
+        """As :meth:`BatchLoop.lay_out`."""
+        shape = (len(matrices), self.n_h_padded, self.n_g_padded)
+        return _padded(matrices.transpose(1, 2), shape).flatten(1)
+
+    def lay_out_sums(self, matrices: Tensor) -> Tensor:
+        """As :meth:`BatchLoop.lay_out_sums`; here both layouts are one."""
+        return self.lay_out(matrices)
+
+    def pick_up_sums(self, flat: Tensor) -> Tensor:
+        """As :meth:`BatchLoop.pick_up_sums`."""
+        whole = flat.view(len(flat), self.n_h_padded, self.n_g_padded)
+        return whole[:, : self.n_h, : self.n_g].transpose(1, 2)
 
     def _stops(self, stop: Tensor | None) -> Tensor:
         return torch.empty(0, dtype=torch.int64) if stop is None else stop.contiguous()
 
 
-def add_up(values: Tensor, backwards: bool = False) -> None:
-    """Running sums along the first dimension, in place."""
-    array = values.view(values.shape[0], -1).numpy()
+class Outputs:
+    """y at every step, y(t) = y(t-1) + E(t) h(t), and its gradients, chunk by chunk.
 
-    def work(_: int, part: range) -> None:
-        kernels.add_up(array, backwards, part.start, part.stop)
+    The running sum stays in cache, so that y is written once, and no sum over time is kept.
+    """
 
-    run(work, shares(array.shape[1], at_least=4096))
+    def __init__(self, placed: Tensor, total: Tensor) -> None:
+        """``placed`` (K, n_y, n_h) makes E(t) from a row; ``total`` (N, n_y) is where to start."""
+        self.n_y, self.n_h = placed.shape[1:]
+        self.vector = lanes(placed.element_size())
+        self.tile = (0,) * self.n_h
+        padded = _multiple(self.n_y, self.vector)
+        shape = (len(placed), self.n_h, padded)
+        self.weight = _padded(placed.transpose(1, 2), shape).flatten(1)
+        self.gradient = torch.zeros_like(self.weight)
+        self.total = _padded(total, (len(total), padded)).view(len(total), -1, self.vector)
+
+    def forward(self, rows: Tensor, hidden: Tensor, y: Tensor) -> None:
+        """Write y (L, N, n_y), from the rows (L, K) and h (L, n_h, N)."""
+        e = (rows @ self.weight).view(len(rows), self.n_h, -1)
+        h = hidden.transpose(1, 2).contiguous()
+        arguments = [array.numpy() for array in (e, h, self.total, y)]
+
+        def work(_: int, part: range) -> None:
+            kernels.outputs(*arguments, self.tile, part.start, part.stop)
+
+        with announced(kernels.outputs):
+            run(work, shares(y.shape[1]))
+
+    def backward(
+        self, rows: Tensor, hidden: Tensor, d_y: Tensor, d_h: Tensor, d_rows: Tensor
+    ) -> None:
+        """Add to d_h (L, n_h, N), d_rows (L, K or none) and the gradient of the weight."""
+        e = (rows @ self.weight).view(len(rows), self.n_h, -1)
+        h = hidden.transpose(1, 2).contiguous()
+        parts = shares(d_y.shape[1])
+        d_e = e.new_zeros(len(parts), *e.shape)
+        found = torch.empty_like(h)
+        before = [array.numpy() for array in (e, h, self.total, d_y.contiguous(), found)]
+
+        def work(index: int, part: range) -> None:
+            arguments = (*before, d_e[index].numpy(), self.tile, part.start, part.stop)
+            kernels.outputs_backward(*arguments)
+
+        with announced(kernels.outputs_backward):
+            run(work, parts)
+        d_h += found.transpose(1, 2)
+        product_backward(_total(d_e).flatten(1), rows, self.weight, self.gradient, d_rows)
+
+    def weight_gradient(self) -> Tensor:
+        """Of ``placed``: (K, n_y, n_h)."""
+        whole = self.gradient.unflatten(1, (self.n_h, -1))
+        return whole[:, :, : self.n_y].transpose(1, 2)
+
+    def sum(self) -> Tensor:
+        """The running sum, (N, n_y)."""
+        return self.total.flatten(1)[:, : self.n_y]
+
+
+def product_backward(
+    d: Tensor, rows: Tensor, weight: Tensor, d_weight: Tensor, d_rows: Tensor
+) -> None:
+    """From the gradient of ``rows @ weight``: those of both are added, of rows if there is room."""
+    d_weight.addmm_(rows.t(), d)
+    if d_rows.numel():
+        d_rows.addmm_(d, weight.t())
+
+
+def _total(parts: Tensor) -> Tensor:
+    """The sum over threads, in their order."""
+    for part in parts[1:]:
+        parts[0] += part
+    return parts[0]
 
 
 def _multiple(size: int, unit: int) -> int:

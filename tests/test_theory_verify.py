@@ -1,0 +1,113 @@
+"""The registry, the figures and the command."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from torchfru import FRU, theory
+from torchfru.cli import app
+from torchfru.theory import figures, picard
+
+QUICK = ("vandermonde", "expressive-power", "gradient-rnn")
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(app, ["verify", *arguments])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.exit_code, result.output
+
+
+def test_every_claim_has_a_file_that_measures_it() -> None:
+    folder = Path(theory.__file__).parent
+    for module in theory.CLAIMS.values():
+        assert (
+            "def measure(settings: Settings) -> Finding:" in (folder / f"{module}.py").read_text()
+        )
+
+
+def test_json_has_what_machines_need(tmp_path: Path) -> None:
+    code, _ = run(
+        "--claim", "vandermonde", "--claim", "gradient-rnn", "--json", f"{tmp_path}/f.json"
+    )
+    records = json.loads((tmp_path / "f.json").read_text())
+    assert code == 0
+    assert [record["claim"] for record in records] == ["vandermonde", "gradient-rnn"]
+    for record in records:
+        assert {"claim", "verdict", "tried", "worst", "bound", "seconds"} <= set(record)
+        assert record["verdict"] == "holds"
+
+
+def test_the_table_names_claim_and_verdict() -> None:
+    _, output = run("--claim", "gradient-sru")
+    assert "gradient-sru" in output
+    assert "refuted as stated" in output
+    assert "counterexample" in output
+
+
+def test_a_refuted_claim_is_no_error_and_a_failed_one_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run("--claim", "gradient-sru")[0] == 0
+    sound = theory.check("vandermonde")
+    monkeypatch.setattr(theory, "check", lambda *_: replace(sound, verdict="fails"))
+    assert run("--claim", "vandermonde")[0] == 1
+
+
+def test_an_unknown_claim_is_named() -> None:
+    with pytest.raises(ValueError, match="no claim 'gradients'; there are fru-summary"):
+        run("--claim", "gradients")
+
+
+def test_without_mpmath_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mpmath", None)
+    with pytest.raises(ModuleNotFoundError, match=r"gradient-rnn needs mpmath: pip install"):
+        theory.check("gradient-rnn")
+
+
+def test_trained_weights_reach_the_claim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.save(FRU(1, 4, seq_len=9, num_freqs=3, freq_dim=2).state_dict(), tmp_path / "w.pt")
+    monkeypatch.setattr(picard, "LENGTHS", (10, 100))
+    monkeypatch.setattr(picard, "GAINS", (1.0, 2.0))
+    _, output = run("--claim", "picard", "--weights", str(tmp_path / "w.pt"))
+    assert "trained weights, R = " in output
+    assert "trained weights are not measured" in run("--claim", "picard")[1]
+
+
+def test_help_has_an_example() -> None:
+    assert "Example: torchfru verify" in run("--help")[1]
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_figures_show_every_line(name: str, tmp_path: Path) -> None:
+    finding = theory.check(name)
+    text = figures.draw(finding, tmp_path).read_text()
+    assert finding.panels
+    for panel in finding.panels:
+        for series in panel.lines:
+            assert series.label in text
+            assert len(series.x) == len(series.y) > 1
+    assert text.count('id="line2d') > 2 * sum(len(panel.lines) for panel in finding.panels)
+
+
+def test_the_same_seed_gives_the_same_figure_and_leaves_torch_s_alone(tmp_path: Path) -> None:
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    first = figures.draw(theory.check("gradient-rnn"), tmp_path / "a").read_bytes()
+    second = figures.draw(theory.check("gradient-rnn"), tmp_path / "b").read_bytes()
+    assert first == second
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_the_docs_name_every_claim_and_figure() -> None:
+    docs = Path(__file__).parent.parent / "docs"
+    text = (docs / "theory.md").read_text()
+    for name in theory.CLAIMS:
+        assert f"## {name}" in text
+        assert f"(figures/theory/{name}.svg)" in text
+        assert (docs / "figures" / "theory" / f"{name}.svg").stat().st_size > 1_000

@@ -1,0 +1,281 @@
+"""Recurrent layers side by side in one run: time, memory, and how both grow.
+
+Machines are noisy, so every figure is a median over rounds, and in each round every contender
+takes its turn before any takes its next. Peak memory is measured in a process of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .nn import FRU, SRU
+from .ops import available_backends, use_backend
+
+HIDDEN = 200  # of the layers that FRU is compared with
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One problem: the input, the FRU that reads it, and whether all outputs are wanted."""
+
+    steps: int
+    batch: int
+    input_size: int
+    num_freqs: int
+    freq_dim: int
+    gate_size: int = 60
+    hidden_size: int = HIDDEN
+    every_step: bool = False
+
+    @property
+    def fru_name(self) -> str:
+        return f"FRU_{self.num_freqs},{self.freq_dim}"
+
+
+PRESETS = {
+    "pixel-mnist": Shape(784, 256, 1, num_freqs=60, freq_dim=10),
+    "imdb": Shape(300, 32, 128, num_freqs=5, freq_dim=10, hidden_size=128),
+    "mix-poly": Shape(176, 32, 1, num_freqs=120, freq_dim=5, every_step=True),
+}
+
+# What the sweeps change, and the values that it takes.
+SWEEPS: dict[str, tuple[int, ...]] = {
+    "steps": (100, 1_000, 10_000, 100_000),
+    "batch": (1, 8, 64, 512),
+    "num_freqs": (10, 30, 100, 300),
+    "freq_dim": (5, 10, 20, 40),
+}
+SWEEP_BATCH = 16  # of the sweep over steps: 100,000 steps must fit the machine
+
+
+def contenders(shape: Shape) -> dict[str, Callable[[], nn.Module]]:
+    """A way to make each layer; FRU's name ends in the backend that it is to run by."""
+    hidden = shape.hidden_size
+    layers: dict[str, Callable[[], nn.Module]] = {
+        "nn.RNN": lambda: nn.RNN(shape.input_size, hidden),
+        "nn.GRU": lambda: nn.GRU(shape.input_size, hidden),
+        "nn.LSTM": lambda: nn.LSTM(shape.input_size, hidden),
+        "SRU": lambda: SRU(shape.input_size, hidden, return_sequences=shape.every_step),
+    }
+    for backend in available_backends():
+        layers[f"FRU {backend}"] = lambda: FRU(
+            shape.input_size,
+            hidden,
+            seq_len=shape.steps,
+            num_freqs=shape.num_freqs,
+            freq_dim=shape.freq_dim,
+            gate_size=shape.gate_size,
+            return_sequences=shape.every_step,
+        )
+    return layers
+
+
+@dataclass
+class Timing:
+    """Seconds, one for each round."""
+
+    seconds: list[float] = field(default_factory=list)
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.seconds)
+
+    @property
+    def spread(self) -> float:
+        """Half the range between the quartiles, relative to the median."""
+        if len(self.seconds) < 2:
+            return 0.0
+        low, _, high = statistics.quantiles(self.seconds, n=4, method="inclusive")
+        return (high - low) / 2 / self.median
+
+
+@dataclass
+class Result:
+    """What was measured of one layer."""
+
+    name: str
+    parameters: int
+    forward: Timing = field(default_factory=Timing)
+    training: Timing = field(default_factory=Timing)  # forward and backward
+    peak_bytes: int | None = None
+
+
+def run_forward(name: str, layer: nn.Module, x: Tensor) -> Tensor:
+    """The outputs that are wanted, by the backend that the name ends in."""
+    backend = name.split()[1] if name.startswith("FRU ") else "auto"
+    with use_backend(backend):
+        return layer(x)[0]
+
+
+def run_training(name: str, layer: nn.Module, x: Tensor, gradient: Tensor) -> None:
+    """Forward, and backward from a gradient of the outputs that are wanted."""
+    output = run_forward(name, layer, x)
+    wanted = output if output.dim() == gradient.dim() else output[-1]
+    wanted.backward(gradient)
+    layer.zero_grad(set_to_none=True)
+
+
+def gradient_for(shape: Shape, steps: int | None = None) -> Tensor:
+    """A gradient to start the backward pass from, of every output or of the last."""
+    last = (shape.batch, shape.hidden_size)
+    return torch.randn((steps or shape.steps, *last) if shape.every_step else last)
+
+
+def measure(
+    shape: Shape,
+    rounds: int,
+    names: Iterable[str] | None = None,
+    tick: Callable[[str], None] = print,
+) -> list[Result]:
+    """Time every contender in turn, ``rounds`` times over, after one call that does not count."""
+    makers = contenders(shape)
+    chosen = list(makers) if names is None else list(names)
+    layers = {name: makers[name]() for name in chosen}
+    found = {n: Result(n, sum(p.numel() for p in layers[n].parameters())) for n in chosen}
+    x = torch.randn(shape.steps, shape.batch, shape.input_size)
+    gradient = gradient_for(shape)
+    for turn in range(rounds + 1):
+        for name, layer in layers.items():
+            with torch.no_grad():
+                forward = _seconds(run_forward, name, layer, x)
+            training = _seconds(run_training, name, layer, x, gradient)
+            if turn > 0:
+                found[name].forward.seconds.append(forward)
+                found[name].training.seconds.append(training)
+            tick(name)
+    return list(found.values())
+
+
+def _seconds(work: Callable[..., object], *arguments: object) -> float:
+    start = time.perf_counter()
+    work(*arguments)
+    return time.perf_counter() - start
+
+
+# Memory ------------------------------------------------------------------------------------
+
+
+def peak_memory(shape: Shape, name: str) -> int | None:
+    """Bytes above the inputs and weights at the peak of one training step, or None.
+
+    Measured by the operating system, in a new process; Linux only.
+    """
+    if not Path("/proc/self/clear_refs").exists():
+        return None
+    command = [sys.executable, "-m", "torchfru.bench", name, json.dumps(asdict(shape))]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    if run.returncode != 0:
+        raise RuntimeError(f"bench: measuring the memory of {name} failed: {run.stderr.strip()}")
+    return int(run.stdout)
+
+
+def _print_peak(name: str, shape: Shape) -> None:
+    """In the new process: warm up on a short input, then one training step on the real one."""
+    layer = contenders(shape)[name]()
+    x = torch.randn(shape.steps, shape.batch, shape.input_size)
+    gradient = gradient_for(shape)
+    run_training(name, layer, x[:2], gradient_for(shape, steps=2))
+    Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
+    before = _resident("VmRSS")
+    run_training(name, layer, x, gradient)
+    print(_resident("VmHWM") - before)
+
+
+def _resident(entry: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(1024 * int(line.split()[1]) for line in lines if line.startswith(entry))
+
+
+# The kernel against a matrix product ---------------------------------------------------------
+
+
+@dataclass
+class Rate:
+    """Floating point operations per second of the fused loop, and of a large product."""
+
+    kernel: float
+    product: float
+
+    @property
+    def ratio(self) -> float:
+        return self.kernel / self.product
+
+
+def kernel_rate(shape: Shape, rounds: int) -> Rate | None:
+    """The forward loop alone, and torch's product of two 2048 x 2048 matrices, in turn."""
+    if "numba" not in available_backends():
+        return None
+    from .ops.numba_loop import choose_loop
+
+    n_g, n_h, size = shape.gate_size, shape.freq_dim, 2048
+    x = torch.randn(shape.steps, shape.batch, shape.input_size)
+    loop = choose_loop(shape.batch)(
+        torch.randn(n_h, n_g) / 10, torch.randn(n_h, shape.input_size), None, shape.batch, "relu"
+    )
+    a = loop.lay_out(torch.randn(shape.steps, n_g, n_h) / shape.steps)
+    h, kept = loop.new_hidden(shape.steps), loop.new_kept(shape.steps)
+    left, right = torch.randn(size, size), torch.randn(size, size)
+    kernel, product = Timing(), Timing()
+    for turn in range(rounds + 1):
+        z = loop.pack_z(torch.zeros(shape.batch, n_g))
+        timings = (
+            (kernel, _seconds(loop.forward, x, a, None, z, kept, h)),
+            (product, _seconds(torch.mm, left, right)),
+        )
+        for timing, seconds in timings:
+            if turn > 0:
+                timing.seconds.append(seconds)
+    work = 2 * 2 * n_g * n_h * shape.steps * shape.batch
+    return Rate(work / kernel.median, 2 * size**3 / product.median)
+
+
+# Sweeps ------------------------------------------------------------------------------------
+
+
+def sweep(
+    shape: Shape, what: str, rounds: int, tick: Callable[[str], None] = print
+) -> dict[int, float]:
+    """Seconds of a training step of FRU, by the best backend, as one size of the problem grows."""
+    if what == "steps":
+        shape = replace(shape, batch=SWEEP_BATCH)
+    best = f"FRU {available_backends()[-1]}"
+    times = {}
+    for value in SWEEPS[what]:
+        changed = replace(shape, **{what: value})  # type: ignore[arg-type]
+        times[value] = measure(changed, rounds, [best], tick)[0].training.median
+    return times
+
+
+def environment() -> dict[str, Any]:
+    """What the figures depend on."""
+    return {
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "threads": torch.get_num_threads(),
+        "cores": os.cpu_count(),
+        "cpu": _cpu_name(),
+    }
+
+
+def _cpu_name() -> str:
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()
+
+
+if __name__ == "__main__":
+    _print_peak(sys.argv[1], Shape(**json.loads(sys.argv[2])))

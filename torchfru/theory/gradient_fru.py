@@ -1,0 +1,295 @@
+"""Theorem: the gradient of a linear FRU neither vanishes nor explodes, whatever T.
+
+    exp(-2 s) |dL/du(T)|  <=  |dL/du(T0)|  <=  exp(s) |dL/du(T)|,     s = sigma_max(W2 W1)
+
+The proof writes the unit with one frequency, u(t) = (I + c(t)/T W) u(t-1), |c(t)| <= 1, and
+uses 1 - x >= exp(-2x) "for x in [0, 1]". Three things are looked at here:
+
+1. that inequality ends at x = 0.797, so the lower bound needs s/T <= 0.797;
+2. with M blocks of frequencies |C(t)| reaches sqrt(M), and so does the exponent;
+3. the statement has W1 W2 where the update rule makes W2 W1: their norms differ.
+
+What holds, for every M, T0 <= T and W (r = sqrt(M) s):
+
+    exp(-2 r) <= |dL/du(T0)| / |dL/du(T)| <= exp(r),    the lower half where r/T <= 0.797.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..nn import FRU
+from . import gradient_rnn, gradient_sru
+from .finding import Finding, Panel, Settings, line
+from .linear import Extremes, extremes, jacobian, largest, linear_fru, random_square
+
+LENGTHS = (10, 100, 1_000, 10_000, 100_000)
+SIGMAS = (0.5, 1.0, 2.0)
+OverTime = dict[float, list[list[Extremes]]]  # by sigma, then length, then frequency
+ROUNDING = 1e-9  # allowed to a product of up to 100,000 factors in float64
+
+
+def inequality_ends() -> float:
+    """The x above which 1 - x >= exp(-2x) is false, by bisection.
+
+    >>> round(inequality_ends(), 4)
+    0.7968
+    """
+    low, high = 0.5, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if 1 - middle >= math.exp(-2 * middle) else (low, middle)
+    return low
+
+
+@dataclass(frozen=True)
+class Case:
+    """One linear FRU: W = W2 W1 (n_h, n_u), its frequencies and phases, and a stretch of time."""
+
+    w: Tensor
+    seq_len: int
+    start: int
+    freqs: list[float]
+    phase: list[float]
+    freqs_per_block: int = 1
+    basis: str = "fourier"
+
+    @property
+    def blocks(self) -> int:
+        """M: how many frequencies act on the same slice of h."""
+        return len(self.freqs) // self.freqs_per_block
+
+    @property
+    def sigma(self) -> float:
+        return largest(self.w)
+
+    def gradients(self) -> Extremes:
+        layer = linear_fru(
+            self.w,
+            seq_len=self.seq_len,
+            freqs=self.freqs,
+            phase=self.phase,
+            freqs_per_block=self.freqs_per_block,
+            basis=self.basis,
+        )
+        return extremes(jacobian(layer, self.seq_len - self.start, self.start))
+
+
+def excess(found: Extremes, exponent: float) -> tuple[float, float]:
+    """By how much, as logarithms, the lower and the upper bound are broken (> 0: broken).
+
+    >>> excess(Extremes(low=1.0, high=1.0), exponent=1.0)
+    (-2.0, -1.0)
+    """
+    low = math.inf if found.low == 0 else -2 * exponent - math.log(found.low)
+    return low, math.log(found.high) - exponent
+
+
+def excess_as_stated(case: Case) -> tuple[float, float]:
+    return excess(case.gradients(), case.sigma)
+
+
+def excess_corrected(case: Case) -> tuple[float, float]:
+    """For the statement that holds; its lower half says nothing where r/T > 0.797."""
+    exponent = math.sqrt(case.blocks) * case.sigma
+    low, high = excess(case.gradients(), exponent)
+    return low if exponent / case.seq_len <= inequality_ends() else -math.inf, high
+
+
+def random_case(generator: torch.Generator, basis: str = "fourier") -> Case:
+    """A small unit: T up to 40, 1 or 2 frequencies in each of 1 to 4 blocks, s/T up to 1.
+
+    In one of three all blocks act alike and in phase, where the bounds are tight.
+    """
+
+    def draw(high: int) -> int:
+        return int(torch.randint(1, high + 1, (), generator=generator))
+
+    def uniform(count: int, high: float) -> list[float]:
+        return (high * torch.rand(count, generator=generator)).tolist()
+
+    seq_len, blocks, per_block, freq_dim = draw(40), draw(4), draw(2), draw(3)
+    count = blocks * per_block
+    aligned = draw(3) == 1
+    if aligned:
+        w = random_square(generator, per_block * freq_dim, 1.0).repeat(1, blocks)
+    else:
+        w = random_square(generator, count * freq_dim, 1.0)[: per_block * freq_dim]
+    w = w * (uniform(1, min(1.0 * seq_len, 6.0))[0] / largest(w))
+    freqs, phase = [float(k) for k in range(count)], uniform(count, 2 * math.pi)
+    if basis == "fourier":
+        freqs = uniform(count, seq_len)
+        if aligned:
+            freqs, phase = [0.0] * count, [0.0] * count
+    return Case(w, seq_len, draw(seq_len) - 1, freqs, phase, per_block, basis)
+
+
+def search(settings: Settings, bases: tuple[str, ...]) -> tuple[float, int, int]:
+    """Random units: worst excess over the corrected bounds, and how many break the stated ones."""
+    generator = torch.Generator().manual_seed(settings.seed)
+    worst, broken = -math.inf, 0
+    for index in range(settings.examples):
+        case = random_case(generator, bases[index % len(bases)])
+        worst = max(worst, *excess_corrected(case))
+        broken += max(excess_as_stated(case)) > ROUNDING
+        if index % 50 == 0:
+            settings.tick(f"{index} of {settings.examples} random units")
+    return worst, broken, settings.examples
+
+
+# The smallest units that break the theorem as it is stated: one number of state and one step
+# for the lower bound, two for the upper.
+LOWER = Case(torch.tensor([[-0.9]], dtype=torch.float64), 1, 0, [0.0], [0.0])
+PAIR = torch.full((1, 2), 0.3 / math.sqrt(2), dtype=torch.float64)
+UPPER = Case(PAIR, 1, 0, [0.0, 1.0], [0.0, 0.0])
+
+
+def over_time(
+    lengths: tuple[int, ...],
+    freqs: list[float],
+    basis: str,
+    settings: Settings,
+    skip: int = 0,
+) -> OverTime:
+    """Units of one frequency each: for every sigma and length, the factors by frequency.
+
+    T0 is 0, or T / ``skip``. From 0 a whole wave leaves nothing: the steps of one unit commute,
+    their product is close to exp(W mean c(t)), and the mean over whole periods is 0.
+
+    One layer with M = 1 and a block-diagonal W holds len(freqs) independent units; the d
+    numbers of a frequency hold one 2 x 2 block for each sigma.
+    """
+    found: OverTime = {sigma: [] for sigma in SIGMAS}
+    for length in lengths:
+        settings.tick(f"{basis}, T = {length:,}")
+        generator = torch.Generator().manual_seed(settings.seed)  # the same W for all
+        squares = [random_square(generator, 2, sigma) for _ in freqs for sigma in SIGMAS]
+        w = torch.block_diag(*squares)
+        phase = torch.rand(len(freqs), generator=generator).mul(2 * math.pi).tolist()
+        layer = linear_fru(
+            w,
+            seq_len=length,
+            freqs=freqs,
+            phase=phase,
+            freqs_per_block=len(freqs),
+            basis=basis,
+        )
+        start = length // skip if skip else 0
+        jac = jacobian(layer, length - start, start, block=2)
+        units = [jac[i : i + 2, i : i + 2] for i in range(0, len(jac), 2)]
+        for place, sigma in enumerate(SIGMAS):
+            found[sigma].append([extremes(unit) for unit in units[place :: len(SIGMAS)]])
+    return found
+
+
+def hull(ends: list[Extremes]) -> Extremes:
+    """The smallest and largest of all."""
+    return Extremes(min(e.low for e in ends), max(e.high for e in ends))
+
+
+def worst_over_time(found: OverTime) -> float:
+    return max(max(excess(hull(e), sigma)) for sigma, ends in found.items() for e in ends)
+
+
+def stated_sum_is_off(steps: int = 1_000) -> tuple[float, float]:
+    """u(T) from u(0) = 0, W = 1, c(t) = 1 and W3 x + B = 1: the layer's, and the paper's claim.
+
+    The claim drops the products in front of the inputs, so it gives 1; the layer gives
+    (1 + 1/T)^T - 1. The derivative by u(T0), and so the theorem, does not see it.
+    """
+    layer = linear_fru(torch.ones(1, 1, dtype=torch.float64), seq_len=steps, freqs=[0.0])
+    with torch.no_grad():
+        layer.get_parameter("weight_xh_l0").fill_(1.0)
+        _, (u, _) = layer(torch.ones(steps, 1, 1, dtype=torch.float64))
+    return float(u), 1.0
+
+
+def paper_sized() -> tuple[Extremes, float]:
+    """The factors of a layer of the paper's size as it is initialised, and its sigma_max(W2 W1)."""
+    layer = FRU(
+        1,
+        1,
+        bias=False,
+        seq_len=784,
+        num_freqs=60,
+        nonlinearity="identity",
+        return_sequences=False,
+        dtype=torch.float64,
+    )
+    w = layer.get_parameter("weight_gh_l0") @ layer.get_parameter("weight_ug_l0")
+    return extremes(jacobian(layer, 784)), largest(w)
+
+
+def measure(settings: Settings) -> Finding:
+    found = over_time(LENGTHS, [0.0, 0.25, 1.0, 10.0], "fourier", settings)
+    worst, broken, examples = search(settings, ("fourier",))
+    worst = max(worst, worst_over_time(found))
+    low, high = LOWER.gradients().low, UPPER.gradients().high
+    refuted = max(*excess_as_stated(LOWER), *excess_as_stated(UPPER)) > 0
+    layer, claimed = stated_sum_is_off()
+    settings.tick("a layer of the paper's size")
+    real, sigma = paper_sized()
+    return Finding(
+        claim="gradient-fru",
+        verdict="fails" if worst > ROUNDING else "refuted as stated" if refuted else "holds",
+        tried=f"{len(LENGTHS)} lengths to T = 100,000 x 12 units; {examples} random units, "
+        f"of which {broken} break the bounds as stated",
+        measure="log of gradient over the bound that holds (above 0: broken)",
+        worst=worst,
+        bound=ROUNDING,
+        statement="exp(-2 sqrt(M) s) <= |dL/du(T0)| / |dL/du(T)| <= exp(sqrt(M) s) with s = "
+        "sigma_max(W2 W1) and M blocks of frequencies, the lower half where sqrt(M) s/T <= "
+        f"{inequality_ends():.4f}; as the paper has it for M = 1",
+        counterexample=f"lower: T = 1, one frequency 0, W = -0.9: gradient {low:.4f} < "
+        f"exp(-1.8) = {math.exp(-1.8):.4f}. Upper: T = 1, frequencies 0 and 1, d = 1, "
+        f"W2 W1 = 0.3 (1, 1)/sqrt(2): gradient {high:.4f} > exp(0.3) = {math.exp(0.3):.4f}",
+        notes=(
+            f"a layer as initialised, K = 60, d = 10, T = 784: factors {real.low:.2f} to "
+            f"{real.high:.2f}; exp(-2 s) = {math.exp(-2 * sigma):.2g}, exp(s) = "
+            f"{math.exp(sigma):.2g}, exp(sqrt(M) s) = {math.exp(math.sqrt(60) * sigma):.2g}",
+            "the theorem writes W1 W2; the update rule makes W2 W1, and sigma_max(W1 W2) can be "
+            "0 while W2 W1 is not",
+            f"the claim for u(T) drops the products before the inputs: it gives {claimed:.3f} "
+            f"where the layer gives {layer:.3f}; the gradient is not touched",
+        ),
+        panels=(_panel(found), _three_units([hull(e) for e in found[1.0]])),
+    )
+
+
+def _panel(found: OverTime) -> Panel:
+    lines = []
+    for sigma, units in found.items():
+        ends = [hull(e) for e in units]
+        lines.append(line(f"largest, sigma {sigma:g}", LENGTHS, [e.high for e in ends]))
+        lines.append(line(f"smallest, sigma {sigma:g}", LENGTHS, [e.low for e in ends], "dashed"))
+    top = max(SIGMAS)
+    for value in (math.exp(top), math.exp(-2 * top)):
+        lines += [line(f"bound, sigma {top:g}", LENGTHS, [value] * len(LENGTHS), "band")]
+    return Panel("Linear FRU: the gradient is level in T", "T", "gradient factor", tuple(lines))
+
+
+def _three_units(fru: list[Extremes]) -> Panel:
+    """FRU beside the two units whose gradient is exponential in T."""
+    rnn = [gradient_rnn.log_gradients(0.9, n) for n in LENGTHS]
+    sru = [gradient_sru.log_gradients(0.99, n) for n in LENGTHS]
+    logs = {
+        "FRU, sigma 1: largest": [math.log(e.high) for e in fru],
+        "FRU, sigma 1: smallest": [math.log(e.low) for e in fru],
+        "SRU, W = I/2, alpha 0.99": sru,
+        "RNN, W = 0.9 I": rnn,
+    }
+    lines = [
+        line(
+            name,
+            LENGTHS,
+            [v / math.log(10) for v in values],
+            "dashed" if name.endswith("smallest") else "line",
+        )
+        for name, values in logs.items()
+    ]
+    title = "Three linear units: level, exponential, exponential"
+    return Panel(title, "T", "log10 of the gradient factor", tuple(lines), yscale="symlog")

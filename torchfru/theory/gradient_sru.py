@@ -1,0 +1,154 @@
+"""Paragraph "Gradient of linear SRU": exponential, with a better base than the RNN's.
+
+    u(t) = a u(t-1) + (1-a) h(t),  h = W u:     d u(T)/d u(T0) = (a I + (1-a) W)^n,  n = T - T0
+
+    (a + (1-a) sigma_min(W))^n  <=  |dL/du(T0)| / |dL/du(T)|  <=  (a + (1-a) sigma_max(W))^n
+
+The upper half is the triangle inequality. The lower half takes sigma_min(a I + (1-a) W) for
+a + (1-a) sigma_min(W), which needs W to be symmetric and positive: with W = -1 and a = 1/2
+the gradient is 0 and the bound 1. What holds for every W:
+
+    max(a - (1-a) sigma_max(W), (1-a) sigma_min(W) - a, 0)^n  <=  ...
+
+and with several decays, D = diag(a_k), the upper half with max_k a_k + |1 - a|_2 sigma_max(W)
+in the brackets.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..ops import use_backend
+from .finding import Finding, Panel, Settings, line
+from .linear import Extremes, extremes, jacobian, largest, linear_sru, random_square, smallest
+from .powers import log_singular_values
+
+LENGTHS = (10, 100, 1_000, 10_000, 100_000)
+PIECE = 100
+ALPHAS = (0.25, 0.5, 0.9, 0.99)
+ROUNDING = 1e-9
+ONE_STEP = 1e-15  # of one step's a I + (1-a) W, whose two terms can cancel
+RESOLUTION = 1e-13  # of sigma_min, against sigma_max: float64 sees no smaller ratio
+
+
+@dataclass(frozen=True)
+class Case:
+    """One linear SRU: W = W2 W1 (n_h, K n_h), its decays, and how many steps it takes."""
+
+    w: Tensor
+    alphas: list[float]
+    steps: int
+
+    def gradients(self) -> Extremes:
+        """By the step-by-step scan: the fast one ends in a sum, whose terms are of order 1 and
+        cancel where the gradient has all but vanished; it is right to 1e-16 of them only."""
+        with use_backend("reference"):
+            return extremes(jacobian(linear_sru(self.w, self.alphas), self.steps))
+
+
+def excess_as_stated(case: Case) -> float:
+    """log by which a unit of one decay leaves the paper's bounds (> 0: it does)."""
+    (alpha,) = case.alphas
+    low = alpha + (1 - alpha) * smallest(case.w)
+    return _excess(case, low, alpha + (1 - alpha) * largest(case.w))
+
+
+def excess_corrected(case: Case) -> float:
+    """log by which a unit leaves the bounds that hold for every W and any decays."""
+    if len(case.alphas) > 1:
+        spread = math.sqrt(sum((1 - alpha) ** 2 for alpha in case.alphas))
+        return _excess(case, 0.0, max(case.alphas) + spread * largest(case.w))
+    (alpha,) = case.alphas
+    low = max(alpha - (1 - alpha) * largest(case.w), (1 - alpha) * smallest(case.w) - alpha, 0.0)
+    return _excess(case, low, alpha + (1 - alpha) * largest(case.w))
+
+
+def _excess(case: Case, low: float, high: float) -> float:
+    found = case.gradients()
+    above = math.log(found.high) - case.steps * math.log(high) if found.high > 0 else -math.inf
+    low -= ONE_STEP * high
+    if low <= 0:
+        return above
+    seen = found.low + RESOLUTION * found.high
+    return max(above, case.steps * math.log(low) - math.log(seen) if seen > 0 else math.inf)
+
+
+def random_case(generator: torch.Generator) -> Case:
+    """A small unit of 1 to 3 numbers a decay, 1 to 3 decays, up to 20 steps, sigma to 2."""
+    size = int(torch.randint(1, 4, (), generator=generator))
+    count = max(1, int(torch.randint(-1, 4, (), generator=generator)))
+    steps = int(torch.randint(1, 21, (), generator=generator))
+    sigma = 2 * float(torch.rand((), generator=generator)) + 1e-3
+    w = random_square(generator, size * count, 1.0)[:size]
+    alphas = (0.02 + 0.96 * torch.rand(count, generator=generator)).tolist()
+    return Case(w * (sigma / largest(w)), alphas, steps)
+
+
+def search(settings: Settings) -> tuple[float, int, int]:
+    """Worst excess over the corrected bounds; how many units of one decay; those that break."""
+    generator = torch.Generator().manual_seed(settings.seed)
+    worst, single, broken = -math.inf, 0, 0
+    for index in range(settings.examples):
+        case = random_case(generator)
+        worst = max(worst, excess_corrected(case))
+        if len(case.alphas) == 1:
+            single += 1
+            broken += excess_as_stated(case) > ROUNDING
+        if index % 50 == 0:
+            settings.tick(f"{index} of {settings.examples} random units")
+    return worst, single, broken
+
+
+COUNTEREXAMPLE = Case(torch.tensor([[-1.0]], dtype=torch.float64), [0.5], 1)
+
+
+def log_gradients(alpha: float, length: int) -> float:
+    """log of the factor of W = 0.5 I over ``length`` steps of the layer."""
+    piece = min(length, PIECE)
+    layer = linear_sru(0.5 * torch.eye(2, dtype=torch.float64), [alpha])
+    return log_singular_values(jacobian(layer, piece), length // piece)[1]
+
+
+def measure(settings: Settings) -> Finding:
+    worst, single, broken = search(settings)
+    curves = {alpha: [log_gradients(alpha, n) for n in LENGTHS] for alpha in ALPHAS}
+    slope = max(
+        abs(value - n * math.log(alpha + (1 - alpha) * 0.5)) / n
+        for alpha, values in curves.items()
+        for n, value in zip(LENGTHS, values, strict=True)
+    )
+    worst = max(worst, slope)
+    found = COUNTEREXAMPLE.gradients()
+    refuted = excess_as_stated(COUNTEREXAMPLE) > 0
+    return Finding(
+        claim="gradient-sru",
+        verdict="fails" if worst > ROUNDING else "refuted as stated" if refuted else "holds",
+        tried=f"{settings.examples} random units ({single} of one decay, {broken} of them break "
+        f"the bounds as stated); W = I/2 for {len(ALPHAS)} decays to T = 100,000",
+        measure="log of gradient over the bound that holds (above 0: broken)",
+        worst=worst,
+        bound=ROUNDING,
+        statement="the upper bound for every W; the lower for symmetric positive W, and for every "
+        "W with max(a - (1-a) sigma_max, (1-a) sigma_min - a, 0) in the brackets; for several "
+        "decays the upper with max a_k + |1 - a|_2 sigma_max. Exponential in T either way",
+        counterexample=f"one step, n_h = 1, a = 0.5, W = -1: gradient {found.low:g}, stated lower "
+        "bound 1",
+        notes=(
+            f"W = I/2 over 100,000 steps leaves 10^{curves[0.99][-1] / math.log(10):.0f} of the "
+            "gradient at a = 0.99",
+        ),
+        panels=(_panel(curves),),
+    )
+
+
+def _panel(curves: dict[float, list[float]]) -> Panel:
+    lines = [
+        line(f"alpha {alpha:g}", LENGTHS, [v / math.log(10) for v in values])
+        for alpha, values in curves.items()
+    ]
+    title = "Linear SRU, W = I/2: exponential in T"
+    return Panel(title, "T", "log10 of the gradient factor", tuple(lines), yscale="symlog")

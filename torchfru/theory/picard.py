@@ -1,0 +1,209 @@
+"""All steps at once: because a step is I + O(1/T), fixed-point rounds should not grow with T.
+
+    u_0(t) = u(0),     u_{r+1}(t) = u(0) + sum_{s<=t} C(s) h(u_r(s-1), x(s))     for all t at once
+
+One round is matrix products and one cumulative sum: no loop over time. It is Picard's
+iteration for an integral equation, and after r rounds
+
+    |u_r - u|  <=  R^r / r!  max |u_1 - u_0| e^R,     R = sqrt(M) sigma_max(W2) sigma_max(W1)
+
+which does not know T. It also says where it fails: rounds grow with R, that is with the
+weights, and a solution that itself grows like e^R is out of reach of any fixed number of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..nn import FRU
+from ..nn.recurrent import weights_of
+from ..ops import NONLINEARITIES
+from ..ops.reference import spread
+from .finding import Finding, Panel, Settings, line
+from .linear import largest
+
+LENGTHS = (100, 1_000, 10_000, 100_000)
+GAINS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
+GAIN_LENGTH = 1_000
+TARGET = 1e-6
+LIMIT = 200  # rounds after which it counts as failed
+
+
+def fresh_layer(length: int, gain: float = 1.0, seed: int = 0) -> FRU:
+    """K = 10, d = 10, n_g = 20 at its initialisation, W1 and W2 multiplied by ``gain``."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        layer = FRU(1, 1, seq_len=length, num_freqs=10, gate_size=20, dtype=torch.float64)
+    with torch.no_grad():
+        layer.get_parameter("weight_ug_l0").mul_(gain)
+        layer.get_parameter("weight_gh_l0").mul_(gain)
+    return layer
+
+
+def load_layer(path: Path, length: int) -> FRU:
+    """The first layer of the FRU whose ``state_dict`` the file holds, at T = ``length``."""
+    stored = torch.load(path, map_location="cpu", weights_only=True)
+    stored = stored.get("state_dict", stored)
+    ends = [name for name in stored if name.endswith("weight_ug_l0")]
+    if not ends:
+        raise ValueError(f"{path}: holds no weight_ug_l0, so no weights of an FRU layer")
+    prefix = ends[0].removesuffix("weight_ug_l0")
+    own = {name.removeprefix(prefix): v for name, v in stored.items() if name.startswith(prefix)}
+    if "phase_l0" not in own or "freqs" not in own:
+        raise ValueError(f"{path}: holds no phase_l0 and freqs; only the Fourier basis is read")
+    n_g, n_u = own["weight_ug_l0"].shape
+    count, n_h = len(own["freqs"]), len(own["weight_gh_l0"])
+    layer = FRU(
+        own["weight_xh_l0"].shape[1],
+        len(own["weight_uy_l0"]),
+        bias="bias_g_l0" in own,
+        seq_len=length,
+        num_freqs=count,
+        freq_dim=n_u // count,
+        gate_size=n_g,
+        freqs_per_block=n_h * count // n_u,
+        freqs=own["freqs"].tolist(),
+        dtype=torch.float64,
+    )
+    names = dict(layer.named_parameters())
+    layer.load_state_dict({name: own[name] for name in names}, strict=False)
+    return layer
+
+
+def contraction(layer: FRU) -> float:
+    """R = sqrt(M) sigma_max(W2) sigma_max(W1)."""
+    sigma = largest(layer.get_parameter("weight_gh_l0"))
+    sigma *= largest(layer.get_parameter("weight_ug_l0"))
+    return math.sqrt(layer.num_freqs // layer.freqs_per_block) * sigma
+
+
+def one_round(layer: FRU, rows: Tensor, x: Tensor, u: Tensor) -> Tensor:
+    """u_{r+1}(0..L) from u_r(0..L), both (L+1, n_u)."""
+    w, phi = weights_of(layer, "_l0"), NONLINEARITIES[layer.nonlinearity]
+    g = phi(F.linear(u[:-1], w.weight_ug, w.bias_g))
+    h = phi(F.linear(g, w.weight_gh) + F.linear(x, w.weight_xh, w.bias_h))  # (L, n_h)
+    terms = spread(rows, h, layer.state_size)  # (L, n_u)
+    return torch.cat([u[:1], u[:1] + terms.cumsum(0)])
+
+
+def sequential(layer: FRU, x: Tensor) -> Tensor:
+    """u(0..L), (L+1, n_u), from the layer itself, read with Y = I."""
+    reader = FRU(
+        layer.input_size,
+        layer.state_size,
+        bias=layer.bias,
+        dtype=torch.float64,
+        **layer._memory_arguments(),
+    )
+    reader.load_state_dict(
+        layer.state_dict()
+        | {
+            "weight_uy_l0": torch.eye(layer.state_size),
+            **({"bias_y_l0": torch.zeros(layer.state_size)} if layer.bias else {}),
+        }
+    )
+    u, _ = reader(x)
+    return torch.cat([torch.zeros_like(u[:1]), u])
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """How many rounds it took (inf: more than LIMIT), and the largest iterate on the way."""
+
+    count: float
+    reach: float  # the largest |u_r| over the largest |u|
+
+
+def rounds(layer: FRU, generator: torch.Generator) -> Rounds:
+    """Rounds until every u(t) is within 1e-6 of the layer's, relative to the largest |u|."""
+    length = layer.seq_len
+    x = torch.randn(length, layer.input_size, generator=generator, dtype=torch.float64)
+    peak = 0.0
+    with torch.no_grad():
+        goal = sequential(layer, x)
+        size = float(goal.abs().max())
+        rows = layer.basis_matrix() / length
+        u = goal[:1].expand_as(goal)
+        for count in range(1, LIMIT + 1):
+            u = one_round(layer, rows, x, u)
+            peak = max(peak, float(u.abs().max()) / size)
+            if float((u - goal).abs().max()) <= TARGET * size:
+                return Rounds(count, peak)
+    return Rounds(math.inf, peak)
+
+
+def rounds_bound(layer: FRU) -> int:
+    """The r at which R^r / r! e^R falls below 1e-6: what the estimate promises at any T."""
+    r, log_term, big = 0, 0.0, contraction(layer)
+    while log_term + big > math.log(TARGET):
+        r += 1
+        log_term += math.log(big) - math.log(r)
+    return r
+
+
+def measure(settings: Settings) -> Finding:
+    generator = torch.Generator().manual_seed(settings.seed)
+
+    def over_time(gain: float) -> list[float]:
+        settings.tick(f"weights x {gain:g}, T = {_list(LENGTHS)}")
+        return [
+            rounds(fresh_layer(length, gain, settings.seed), generator).count for length in LENGTHS
+        ]
+
+    fresh, larger = over_time(1.0), over_time(4.0)
+    sizes, scaled = [], []
+    for gain in GAINS:
+        settings.tick(f"weights x {gain:g}")
+        layer = fresh_layer(GAIN_LENGTH, gain, settings.seed)
+        sizes.append(contraction(layer))
+        scaled.append(rounds(layer, generator))
+    lines = [line("at initialisation", LENGTHS, fresh), line("weights x 4", LENGTHS, larger)]
+    trained = "no weights file was given: trained weights are not measured"
+    if settings.weights is not None:
+        layers = [load_layer(settings.weights, length) for length in LENGTHS]
+        found = [rounds(layer, generator).count for layer in layers]
+        lines.append(line("trained weights", LENGTHS, found))
+        trained = f"trained weights, R = {contraction(layers[0]):.1f}: {_list(found)} rounds"
+    bound = rounds_bound(fresh_layer(LENGTHS[0], seed=settings.seed))
+    level = max(fresh) - min(fresh) <= 1 and max(fresh) <= bound
+    by_gain = [r.count for r in scaled]
+    return Finding(
+        claim="picard",
+        verdict="holds" if level else "fails",
+        tried=f"K = 10, d = 10, n_g = 20, ReLU, float64: T = {_list(LENGTHS)}; weights x "
+        f"{_list(GAINS)} at T = {GAIN_LENGTH:,}",
+        measure="rounds to 1e-6 at initialisation, the most over T",
+        worst=max(fresh),
+        bound=bound,
+        statement=f"rounds do not grow with T ({_list(fresh)}; weights x 4: {_list(larger)}); they "
+        f"grow with the weights: {_list(by_gain)} rounds at R = {_list([round(s) for s in sizes])}"
+        f" (none: not within {LIMIT})",
+        notes=(
+            "the largest iterate over the solution, in that order: "
+            f"{_list([float(f'{r.reach:.1e}') for r in scaled])}",
+            trained,
+        ),
+        panels=(
+            Panel("Rounds to 1e-6 against T", "T", "rounds", tuple(lines), "log", "linear"),
+            Panel(
+                f"Rounds to 1e-6 against the weights, T = {GAIN_LENGTH:,}",
+                "R = sqrt(M) sigma(W2) sigma(W1)",
+                "rounds",
+                (
+                    line("weights scaled up", sizes, by_gain),
+                    line("given up", sizes, [LIMIT] * len(sizes), "band"),
+                ),
+            ),
+        ),
+    )
+
+
+def _list(values: Sequence[float]) -> str:
+    return ", ".join("none" if math.isinf(v) else f"{v:,g}" for v in values)
