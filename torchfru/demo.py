@@ -1,108 +1,84 @@
-"""A short demonstration: what a layer remembers of the beginning of a long sequence."""
+"""A short demonstration: RNN, LSTM, SRU and FRU predict the next value of mixed polynomials."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-import torch
-from torch import Tensor, nn
+from lightning.pytorch.callbacks import LambdaCallback
+from torch import Tensor
 
-from .nn import FRU
+from .data import SequenceData, load
+from .experiments import find_run
+from .results import RunResult
+from .training import Run, run_experiment
 
-CLASSES = 8
-CUE = 10  # steps that carry the class
-BATCH = 64
-TEST = 512
-EVERY = 10  # training steps between tests
-
-
-class Classifier(nn.Module):
-    """A recurrent layer, and a linear head on its last output."""
-
-    def __init__(self, layer: nn.Module, hidden_size: int) -> None:
-        super().__init__()
-        self.layer = layer
-        self.head = nn.Linear(hidden_size, CLASSES)
-
-    def forward(self, x: Tensor) -> Tensor:
-        output = self.layer(x)[0]
-        return self.head(output if output.dim() == 2 else output[-1])
+EXPERIMENT = "mix-poly-5"
+MODELS = ("rnn", "lstm", "sru", "fru")
+MARKERS = {"rnn": "o:", "lstm": "s--", "sru": "^-.", "fru": "D-"}
 
 
-LAYERS: dict[str, Callable[[int], nn.Module]] = {
-    "nn.LSTM": lambda length: nn.LSTM(1, 100),
-    "FRU": lambda length: FRU(
-        1, 100, seq_len=length, num_freqs=30, gate_size=30, return_sequences=False
-    ),
-}
+@dataclass(frozen=True)
+class Demo:
+    """The runs, and what two predictors reach that need no training."""
+
+    runs: list[RunResult]
+    simple: dict[str, float]
 
 
-@dataclass
-class DemoRun:
-    """How one layer fared."""
+def train_all(
+    size: int, epochs: int, seed: int, folder: Path, tick: Callable[[str], None] = lambda _: None
+) -> Demo:
+    """Train the four models on ``size`` sequences, one after the other, with files in ``folder``.
 
-    name: str
-    parameters: int
-    steps: list[int] = field(default_factory=list)
-    accuracy: list[float] = field(default_factory=list)
-    seconds: float = 0.0
-
-
-def recall_batch(n: int, length: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Noise (length, n, 1) that starts with one of eight fixed cues, and which one it was."""
-    cues = torch.randn(CLASSES, CUE, generator=torch.Generator().manual_seed(8))
-    labels = torch.randint(CLASSES, (n,), generator=generator)
-    x = torch.randn(length, n, 1, generator=generator)
-    x[:CUE, :, 0] = cues[labels].t() + 0.3 * x[:CUE, :, 0]
-    return x, labels
-
-
-def train(
-    name: str, length: int, steps: int, seed: int, tick: Callable[[], None] = lambda: None
-) -> DemoRun:
-    """Train one layer on fresh batches, testing it as it goes; the clock counts training only."""
-    torch.manual_seed(seed)
-    generator = torch.Generator().manual_seed(seed)
-    test = recall_batch(TEST, length, torch.Generator().manual_seed(seed + 1))
-    model = Classifier(LAYERS[name](length), 100)
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-    run = DemoRun(name, sum(p.numel() for p in model.parameters()))
-    for step in range(1, steps + 1):
-        x, labels = recall_batch(BATCH, length, generator)
-        start = time.perf_counter()
-        loss = nn.functional.cross_entropy(model(x), labels)
-        optimizer.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        run.seconds += time.perf_counter() - start
-        if step % EVERY == 0 or step == steps:
-            run.steps.append(step)
-            run.accuracy.append(_accuracy(model, *test))
-        tick()
-    return run
+    ``tick`` is called with the model's name after each epoch.
+    """
+    first = find_run(EXPERIMENT, "fru").data
+    data = load(first.name, **replace(first, size=size).options())
+    runs = []
+    for model in MODELS:
+        config = find_run(EXPERIMENT, model)
+        config = replace(
+            config,
+            data=replace(config.data, size=size),
+            training=replace(config.training, epochs=epochs),
+        )
+        run = Run(EXPERIMENT, model, seed, config, folder)
+        each_epoch = LambdaCallback(on_train_epoch_end=lambda *_, model=model: tick(model))
+        record = run_experiment(run, data=data, accelerator="cpu", callbacks=[each_epoch])
+        assert record is not None  # one process
+        runs.append(record)
+    return Demo(runs, simple_predictors(data))
 
 
-def _accuracy(model: nn.Module, x: Tensor, labels: Tensor) -> float:
-    with torch.no_grad():
-        return 100 * (model(x).argmax(1) == labels).float().mean().item()
+def simple_predictors(data: SequenceData) -> dict[str, float]:
+    """Test MSE of saying the last value again, and of the straight line through the last two."""
+    x, y = data.test.inputs, data.test.targets
+    before = x.roll(1, dims=1)
+    before[:, 0] = x[:, 0]  # at the first step there is no line yet
+    return {"last value": _mse(x, y), "straight line": _mse(2 * x - before, y)}
 
 
-def draw(runs: list[DemoRun], path: Path) -> None:
-    """Test accuracy by training step, a line a layer."""
+def _mse(guess: Tensor, targets: Tensor) -> float:
+    return float((guess - targets).square().mean())
+
+
+def draw(demo: Demo, path: Path) -> None:
+    """Test error by epoch, a line a model."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7, 4), layout="constrained")
     axes = figure.subplots()
-    for run, style in zip(runs, ("o--", "s-"), strict=False):
-        axes.plot(run.steps, run.accuracy, style, markersize=4, label=run.name)
-    axes.axhline(100 / CLASSES, color="grey", linewidth=1, linestyle=":", label="chance")
-    axes.set(xlabel="training step", ylabel="test accuracy (%)", ylim=(0, 102))
-    axes.set_title("Recalling the beginning of a long sequence")
+    for run in demo.runs:
+        errors = [epoch["test_mse"] for epoch in run.epochs]
+        epochs = [epoch["epoch"] for epoch in run.epochs]
+        axes.plot(epochs, errors, MARKERS[run.model], markersize=4, label=run.model.upper())
+    for (name, error), style in zip(demo.simple.items(), ((0, (1, 2)), (0, (5, 3))), strict=True):
+        axes.axhline(error, color="grey", linewidth=1, linestyle=style, label=name)
+    axes.set(xlabel="epoch", ylabel="test mean squared error", yscale="log")
+    axes.set_title("Predicting the next value of mixed polynomials")
     axes.grid(alpha=0.3)
-    axes.legend()
+    axes.legend(ncols=2)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)

@@ -9,7 +9,14 @@ import typer
 from rich.console import Console
 
 from .bench import bench
+from .common import UsageError
+from .data import app as data
 from .demo import demo
+from .export import export
+from .predict import predict
+from .runs import runs
+from .sweep import sweep
+from .train import train
 from .verify import verify
 
 app = typer.Typer(
@@ -21,6 +28,12 @@ app = typer.Typer(
 )
 app.command()(bench)
 app.command()(demo)
+app.command()(train)
+app.command()(runs)
+app.command()(sweep)
+app.command()(predict)
+app.command()(export)
+app.add_typer(data, name="data")
 app.command()(verify)
 
 
@@ -37,13 +50,15 @@ def _options(
 
 
 def run() -> None:
-    """Run a command; an error is one line and exit code 1, unless ``--debug`` comes first."""
+    """Run a command; an error is one line and exit code 1 or 2, unless ``--debug`` comes first."""
     try:
         app()
     except Exception as error:
         if "--debug" in sys.argv:
             raise
         message = " ".join(str(error).split()) or type(error).__name__
+        if isinstance(error, ModuleNotFoundError):
+            message += "; pip install 'torchfru[cli,train,export]' brings all that commands need"
         Console(stderr=True, soft_wrap=True).print("[bold red]Error:[/] ", end="")
         print(message, file=sys.stderr)
-        sys.exit(1)
+        sys.exit(2 if isinstance(error, UsageError) else 1)

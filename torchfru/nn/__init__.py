@@ -1,6 +1,8 @@
-"""Recurrent layers and cells."""
+"""Recurrent layers and cells, and whole models made of them."""
 
 from .fru import FRU, FRUCell
+from .model import LAYERS, SequenceModel
 from .sru import SRU, SRUCell
+from .step import StepModel
 
-__all__ = ["FRU", "SRU", "FRUCell", "SRUCell"]
+__all__ = ["FRU", "LAYERS", "SRU", "FRUCell", "SRUCell", "SequenceModel", "StepModel"]

@@ -1,0 +1,291 @@
+"""Data of the user's own: every layout that docs/data.md promises, and clear refusals."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from torchfru.data import DataError, load
+
+N, L, C = 10, 6, 2
+
+
+@pytest.fixture
+def sequences():
+    return np.random.default_rng(0).normal(size=(N, L, C))
+
+
+LABELS = np.arange(N) % 3
+
+
+def write_npz(tmp_path, **arrays):
+    path = tmp_path / "mine.npz"
+    np.savez(path, **arrays)
+    return str(path)
+
+
+def write_csv(tmp_path, text, name="mine.csv"):
+    path = tmp_path / name
+    path.write_text(text)
+    return str(path)
+
+
+def test_npz_sequences(tmp_path, sequences):
+    data = load(write_npz(tmp_path, sequences=sequences, labels=LABELS), seed=4)
+    assert (data.name, data.task) == ("mine", "classify")
+    assert (data.input_size, data.output_size, data.seq_len) == (C, 3, L)
+    assert (len(data.train), len(data.test)) == (8, 2)
+    assert data.train.lengths is None
+    assert data.classes == ("0", "1", "2")
+    assert len(data.checksums["mine.npz"]) == 64
+    known = {tuple(s.astype(np.float32).ravel()): y for s, y in zip(sequences, LABELS, strict=True)}
+    seen = []
+    for split in (data.train, data.test):
+        for x, y in zip(split.inputs, split.targets, strict=True):
+            seen.append(tuple(x.ravel().numpy()))
+            assert known[seen[-1]] == y
+    assert sorted(seen) == sorted(known)  # each once
+    assert seen != list(known)  # shuffled
+
+
+def test_npz_lengths_hide_what_follows(tmp_path, sequences):
+    lengths = np.array([L, 1, 2, 3, 4, 5, 6, 6, 6, 6])
+    sequences[np.arange(L) >= lengths[:, None]] = np.nan
+    path = write_npz(tmp_path, sequences=sequences[..., 0], lengths=lengths, labels=LABELS)
+    data = load(path, test=0.5)
+    assert data.input_size == 1
+    assert sorted(torch.cat([data.train.lengths, data.test.lengths]).tolist()) == sorted(lengths)
+    for split in (data.train, data.test):
+        padding = torch.arange(L) >= split.lengths[:, None]
+        assert (split.inputs[padding] == 0).all()
+        assert (split.inputs[~padding] != 0).all()
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes"),
+    [
+        (["cat", "dog"], ("cat", "dog")),
+        ([10, 9], ("9", "10")),
+        ([True, False], ("0", "1")),
+        ([-1.0, 1.0], ("-1", "1")),
+    ],
+)
+def test_labels_of_any_kind(tmp_path, sequences, labels, classes):
+    data = load(write_npz(tmp_path, sequences=sequences, labels=np.array(labels * 5)))
+    assert data.classes == classes
+    assert set(torch.cat([data.train.targets, data.test.targets]).tolist()) == {0, 1}
+
+
+@pytest.mark.parametrize("channels", [None, 1, 3])
+def test_npz_series(tmp_path, channels):
+    series = np.arange(100.0) if channels is None else np.arange(100.0 * channels)
+    series = series if channels is None else series.reshape(100, channels)
+    data = load(write_npz(tmp_path, series=series), length=7)
+    assert (data.task, data.seq_len) == ("predict", 7)
+    assert data.input_size == data.output_size == (channels or 1)
+    assert data.train.inputs.shape == (11, 7, channels or 1)  # 77 of 79 steps
+    assert data.test.inputs.shape == (2, 7, channels or 1)  # 14 of 20
+    back = data.test.targets.double() * torch.tensor(data.scaling.std)
+    back = back + torch.tensor(data.scaling.mean)
+    np.testing.assert_allclose(back.reshape(14, -1), series[80:94].reshape(14, -1), atol=1e-3)
+    last = data.train.targets[-1, -1].double() * data.scaling.std[0] + data.scaling.mean[0]
+    assert last[0] == pytest.approx(series[79] if channels is None else series[79, 0], abs=1e-3)
+
+
+def test_the_test_part_does_not_set_the_scale(tmp_path):
+    series = np.concatenate([np.tile([-1.0, 1.0], 40), np.full(20, 1000.0)])
+    data = load(write_npz(tmp_path, series=series), length=5)
+    assert data.scaling.mean == (0.0,)
+    assert data.scaling.std == (1.0,)
+
+
+def test_a_constant_series(tmp_path):
+    data = load(write_npz(tmp_path, series=np.full(50, 3)), length=5)
+    assert (data.train.inputs == 0).all()
+
+
+def test_csv_sequences(tmp_path):
+    rows = ["label,1,2,3", "up,1,2,3", "down,3,2,", "up,4,,", "down,2,1,0"]
+    data = load(write_csv(tmp_path, "\n".join(rows)), test=0.25)
+    assert (data.task, data.seq_len, data.classes) == ("classify", 3, ("down", "up"))
+    found = {}
+    for split in (data.train, data.test):
+        for x, y, n in zip(split.inputs, split.targets, split.lengths, strict=True):
+            found[tuple(x[:n, 0].tolist())] = data.classes[y]
+    assert found == {(1, 2, 3): "up", (3, 2): "down", (4,): "up", (2, 1, 0): "down"}
+
+
+@pytest.mark.parametrize("header", ["value\n", "\ufeffvalue\r\n", ""])
+def test_csv_series(tmp_path, header):
+    text = header + "\n".join(str(i) for i in range(50))
+    data = load(write_csv(tmp_path, text), length=4)
+    assert data.task == "predict"
+    assert (len(data.train), len(data.test)) == (9, 2)
+    degrees = data.test.targets[0, :, 0] * data.scaling.std[0] + data.scaling.mean[0]
+    np.testing.assert_allclose(degrees, [40, 41, 42, 43], atol=1e-4)
+
+
+def test_csv_one_column_of_several(tmp_path):
+    rows = ["date,TEMP,label", *(f"day {i},{i},x" for i in range(50))]
+    path = write_csv(tmp_path, "\n".join(rows))
+    assert load(path, column="TEMP", length=5).input_size == 1
+    with pytest.raises(DataError, match="no column 'temp'; it has date, TEMP, label"):
+        load(path, column="temp")
+
+
+def test_csv_several_channels(tmp_path):
+    text = "a,b\n" + "\n".join(f"{i},{-i}" for i in range(50))
+    data = load(write_csv(tmp_path, text), length=5)
+    assert (data.input_size, data.output_size) == (2, 2)
+    torch.testing.assert_close(data.train.inputs[..., 0], -data.train.inputs[..., 1])
+
+
+def test_another_label_column(tmp_path):
+    text = "kind,1,2\n" + "\n".join(f"{i % 2},{i},{i}" for i in range(6))
+    assert load(write_csv(tmp_path, text), label="kind").task == "classify"
+
+
+def parquet(tmp_path, columns):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow.parquet import write_table
+
+    path = tmp_path / "mine.parquet"
+    write_table(pyarrow.table(columns), path)
+    return str(path)
+
+
+def test_parquet_sequences(tmp_path):
+    path = parquet(tmp_path, {"label": ["a", "b", "a"], "1": [1.0, 2.0, 3.0], "2": [4, None, 6]})
+    data = load(path, test=0.3)
+    assert (data.task, data.classes, data.seq_len) == ("classify", ("a", "b"), 2)
+    assert sorted(torch.cat([data.train.lengths, data.test.lengths]).tolist()) == [1, 2, 2]
+
+
+def test_parquet_lists(tmp_path):
+    path = parquet(tmp_path, {"label": [0, 1, 0], "values": [[1.0], [1.0, 2.0], [1.0, 2.0, 3.0]]})
+    data = load(path, test=0.3)
+    assert data.seq_len == 3
+    assert sorted(torch.cat([data.train.lengths, data.test.lengths]).tolist()) == [1, 2, 3]
+
+
+def test_parquet_series(tmp_path):
+    path = parquet(tmp_path, {"value": np.arange(60.0)})
+    assert load(path, length=10).task == "predict"
+
+
+def test_parquet_that_is_none(tmp_path):
+    pytest.importorskip("pyarrow")
+    path = write_csv(tmp_path, "not parquet at all", "mine.parquet")
+    with pytest.raises(DataError, match="cannot be read as parquet") as error:
+        load(path)
+    assert "\n" not in str(error.value)
+
+
+def test_parquet_without_a_reader(tmp_path, monkeypatch):
+    path = write_csv(tmp_path, "", "mine.parquet")
+    for name in ("pyarrow", "polars"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(DataError, match=r"needs pyarrow or polars: pip install 'torchfru\[parqu"):
+        load(path)
+
+
+class Evil:
+    def __reduce__(self):
+        return (print, ("this must never run",))
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"x": np.zeros(3)}, "holds x; expected sequences and labels .classify., or series"),
+        ({"sequences": np.zeros((3, 4))}, "expected sequences and labels"),
+        ({"sequences": np.zeros(3), "labels": np.zeros(3)}, r"got \(3,\) and \(3,\)"),
+        ({"sequences": np.zeros((3, 4)), "labels": np.zeros(2)}, r"got \(3, 4\) and \(2,\)"),
+        (
+            {"sequences": np.zeros((3, 4)), "labels": np.arange(3), "lengths": np.array([1, 5, 4])},
+            r"lengths must be \(3,\) whole numbers from 1 to 4",
+        ),
+        (
+            {"sequences": np.zeros((2, 4)), "labels": np.arange(2), "lengths": np.array([0, 4])},
+            "whole numbers from 1 to 4",
+        ),
+        (
+            {"sequences": np.zeros((2, 4)), "labels": np.arange(2), "lengths": np.array([1.0, 4])},
+            "whole numbers from 1 to 4",
+        ),
+        (
+            {"sequences": np.full((2, 4), np.nan), "labels": np.arange(2)},
+            r"the value at \[0, 0, 0\] is missing or not finite",
+        ),
+        ({"sequences": np.zeros((4, 4)), "labels": np.zeros(4)}, "all labels are 0.0"),
+        ({"sequences": np.zeros((1, 4)), "labels": np.zeros(1)}, "1 sequences; .* at least 2"),
+        (
+            {"sequences": np.zeros((2, 4)), "labels": np.array([0.5, 1])},
+            "labels must be whole numbers or names, got",
+        ),
+        (
+            {"sequences": np.array([["a"], ["b"]]), "labels": np.arange(2)},
+            "sequences must hold numbers, got <U1",
+        ),
+        ({"series": np.zeros((2, 2, 2))}, r"a series must be \(T,\) or \(T, C\)"),
+        ({"series": np.zeros(0)}, r"a series must be .* got the shape \(0,\)"),
+        ({"series": np.array([1.0, np.inf])}, "not finite"),
+        ({"series": np.array([Evil()])}, "without objects"),
+    ],
+)
+def test_bad_npz(tmp_path, capsys, arrays, message):
+    path = write_npz(tmp_path, **arrays)
+    with pytest.raises(DataError, match=message) as error:
+        load(path)
+    assert str(error.value).startswith(f"{path}: ")
+    assert "\n" not in str(error.value)
+    assert "never run" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "the file is empty"),
+        ("label,1,2\na,1\n", "row 1 of the data has 2 cells, expected 3"),
+        ("label,1,1\na,1,2\n", "two columns have the same name"),
+        ("label,1,2\na,1,x\nb,1,2", "row 1, value 2 is 'x', not a number"),
+        ("label,1,2\na,,2\nb,1,2", "row 1, value 1 is missing"),
+        ("label,1,2\na,,\nb,1,2", "a sequence without values"),
+        ("label,1,2\n", "a sequence without values"),
+        ("value\n1\n\n2\nNA\n", "value, value 3 is 'NA', not a number"),
+        ("value\n1\ninf\n2", "value, value 2 is 'inf', not a number"),
+        ("value\n", r"a series must be .* got the shape \(0, 1\)"),
+    ],
+)
+def test_bad_csv(tmp_path, text, message):
+    path = write_csv(tmp_path, text)
+    with pytest.raises(DataError, match=message):
+        load(path)
+
+
+def test_unreadable_files(tmp_path):
+    with pytest.raises(DataError, match="no such file; check the path"):
+        load(str(tmp_path / "nowhere.npz"))
+    (tmp_path / "bad.npz").write_bytes(b"PK\x03\x04 cut")
+    with pytest.raises(DataError, match=r"cannot be read as .npz of plain arrays"):
+        load(str(tmp_path / "bad.npz"))
+    (tmp_path / "bad.csv").write_bytes(b"value\n\xff\n")
+    with pytest.raises(DataError, match="cannot be read as CSV in UTF-8"):
+        load(str(tmp_path / "bad.csv"))
+
+
+def test_a_series_too_short_for_its_window(tmp_path):
+    path = write_npz(tmp_path, series=np.arange(50.0))
+    with pytest.raises(ValueError, match=r"length=100 is too long .*choose length=10 or less"):
+        load(path)
+    assert len(load(path, length=10).test) == 1
+
+
+@pytest.mark.parametrize("test", [0, 1, -0.5, 2])
+def test_a_test_part_that_is_none(tmp_path, test):
+    path = write_npz(tmp_path, series=np.arange(50.0))
+    with pytest.raises(ValueError, match=f"test must lie between 0 and 1, got {test}"):
+        load(path, test=test, length=2)

@@ -1,0 +1,133 @@
+"""The training commands: examples in the help, one-line errors, and the whole path once."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from training_helpers import command, finish, read, tiny_arguments
+from typer.testing import CliRunner
+
+from torchfru import cli
+
+COMMANDS = ("train", "runs", "sweep", "predict", "export", "demo")
+DOCUMENT = Path(__file__).parents[1] / "docs" / "training.md"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_help_has_an_example(name):
+    shown = CliRunner().invoke(cli.app, [name, "--help"], terminal_width=200)
+    assert shown.exit_code == 0
+    assert f"Example: torchfru {name}" in shown.output
+
+
+def failing(monkeypatch, capsys, *arguments: str) -> tuple[int, str]:
+    monkeypatch.setattr(sys, "argv", ["torchfru", *arguments])
+    with pytest.raises(SystemExit) as end:
+        cli.run()
+    return int(end.value.code), capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        ("train pixel-mnits", 2, "there is no experiment 'pixel-mnits'"),
+        ("train imdb --model fru-9", 2, "imdb has no model 'fru-9'"),
+        ("train imdb --set training.lrr=1", 2, "did you mean 'training.lr'?"),
+        ("train imdb --set training.epochs=x", 2, "must be a whole number, got 'x'"),
+        ("train adding --set data.steps=3", 1, "no option is called 'steps'"),
+        ("train missing.npz", 1, "missing.npz: no such file"),
+        ("sweep imdb --lr 1,b", 2, "--lr must be numbers with commas between"),
+        ("predict a/b-seed0 --input x.npz", 1, "there is no run record"),
+        ("export a/b-seed0 --onnx x.onnx", 1, "there is no run record"),
+    ],
+)
+def test_errors_are_one_line(monkeypatch, capsys, tmp_path, arguments, code, message):
+    monkeypatch.chdir(tmp_path)
+    found, text = failing(monkeypatch, capsys, *arguments.split())
+    assert found == code
+    assert message in text
+    assert len(text.strip().splitlines()) == 1
+    assert not list(tmp_path.iterdir())
+
+
+def run(*arguments: str) -> str:
+    done = CliRunner().invoke(cli.app, arguments, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+@pytest.fixture
+def _same_threads():
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("_same_threads")
+def test_the_whole_path(tmp_path):
+    results = tmp_path / "results"
+    output = run(*tiny_arguments(results, "--model", "fru", "--seed", "4", epochs=2))
+    assert "epoch 2: train loss" in output
+    assert re.search(r"forward.*backward.*step.*test.*other", output)
+    (row,) = json.loads(run("runs", "--results", str(results), "--json"))
+    assert (row["model"], row["seed"], row["status"], row["epochs"]) == ("fru", 4, "finished", 2)
+    (results / "mix-poly-5" / "lstm-seed0.json").write_text("{")
+    assert "mix-poly-5" in run("runs", "--results", str(results))
+    np.savez(tmp_path / "x.npz", sequences=np.zeros((3, 11)))
+    place = ("mix-poly-5/fru-seed4", "--results", str(results))
+    found = json.loads(run("predict", *place, "--input", str(tmp_path / "x.npz"), "--json"))
+    assert len(found) == 3
+    assert "sequence" in run("predict", *place, "--input", str(tmp_path / "x.npz"))
+
+
+def test_a_file_of_ones_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(40, 9))
+    np.savez("mine.npz", sequences=x, labels=(x[:, 0] > 0).astype(int))
+    run("train", "mine.npz", "--model", "gru", "--epochs", "2", "--accelerator", "cpu")
+    assert read(tmp_path / "results" / "mine" / "gru-seed0.json")["status"] == "finished"
+
+
+def test_a_polite_end_says_how_to_go_on(tmp_path):
+    arguments = tiny_arguments(tmp_path / "results", epochs=100_000)
+    record = tmp_path / "results" / "mix-poly-5" / "fru-seed0.json"
+    with subprocess.Popen(
+        command(*arguments), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as process:
+        while not (record.exists() and read(record)["epochs"]):
+            assert process.poll() is None
+            time.sleep(0.02)
+        process.send_signal(signal.SIGTERM)
+        _, errors = finish(process)
+    assert process.returncode == 1
+    assert re.search(r"Error: stopped after \d+ of 100000 epochs; go on with --resume", errors)
+
+
+def test_the_document_names_commands_and_fields_that_exist():
+    from torchfru.experiments import EXPERIMENTS
+    from torchfru.experiments.override import field_types
+
+    text = DOCUMENT.read_text()
+    for name in re.findall(r"torchfru (?:train|sweep) ([a-z0-9-]+)", text):
+        assert name in EXPERIMENTS, name
+    for field in re.findall(r"--set ([a-z_.]+)=", text):
+        assert field in field_types(), field
+    for name in re.findall(r"torchfru ([a-z]+)", text):
+        assert name in (*COMMANDS, "data"), name
+
+
+def test_the_documents_example_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (block,) = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
+    exec(compile(block, str(DOCUMENT), "exec"), {})
+    assert float(capsys.readouterr().out) > 0

@@ -1,0 +1,77 @@
+"""The sweep: every point once, on validation data, also when processes share it or die."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import optuna
+import pytest
+from training_helpers import toy, toy_config
+
+from torchfru.training import sweep as module
+from torchfru.training.sweep import Sweep, run_sweep
+
+
+@pytest.fixture
+def grid(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "ALIVE", 1)
+    monkeypatch.setattr(module, "DEAD", 1)
+    config = toy_config("gru", epochs=1)
+    config = replace(config, data=replace(config.data, validation=0.25))
+    return Sweep("toy", "gru", 0, config, tmp_path / "results", (0.001, 0.1), (0.9, 0.8))
+
+
+def run(grid, **options):
+    return run_sweep(grid, data=toy(), accelerator="cpu", **options)
+
+
+def test_the_grid_is_the_papers():
+    assert len(module.LEARNING_RATES) * len(module.DECAYS) == 25
+
+
+def test_every_point_once_in_pieces(grid):
+    told = []
+    points = run(grid, trials=3, report=told.append)
+    assert [point.state for point in points].count("waiting") == 1
+    points = run(grid, report=told.append)
+    assert len(told) == len(points) == 4
+    assert {(p.lr, p.lr_decay) for p in points} == {
+        (lr, d) for lr in (0.001, 0.1) for d in (0.9, 0.8)
+    }
+    scores = [point.score for point in points]
+    assert scores == sorted(scores, reverse=True)
+    assert json.loads(grid.summary.read_text())["points"][0]["score"] == scores[0]
+    assert run(grid, report=told.append) == points
+    assert len(told) == 4
+
+
+def test_the_test_set_is_not_looked_at(grid):
+    run(grid, trials=1)
+    (record,) = grid.folder.glob("toy/*.json")
+    epoch = json.loads(record.read_text())["epochs"][0]
+    assert "validation_accuracy" in epoch
+    assert not any(name.startswith("test") for name in epoch)
+
+
+def test_the_point_of_a_dead_process_is_taken_up(grid):
+    run(grid, trials=3)
+    study = optuna.load_study(
+        study_name=grid.name, storage=f"sqlite:///{grid.folder / 'sweeps.db'}"
+    )
+    trial = study.ask()  # as a process that took a point, gave a sign of life and died
+    study._storage.record_heartbeat(trial._trial_id)
+    points = run(grid)
+    assert [point.state for point in points] == ["finished"] * 4
+
+
+def test_other_settings_are_another_sweep(grid):
+    run(grid, trials=1)
+    other = replace(grid, config=replace(grid.config, model=replace(grid.config.model, dropout=0)))
+    with pytest.raises(ValueError, match="was begun with other settings"):
+        run(other)
+
+
+def test_a_storage_that_cannot_be_opened(grid):
+    with pytest.raises(ValueError, match="--storage: cannot open"):
+        run(grid, storage="sqlite:////no/such/folder/x.db")

@@ -1,0 +1,101 @@
+"""Tiny data, tiny runs, and how to compare two of them."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from torchfru.data import SequenceData, Split
+from torchfru.experiments import DataConfig, ModelConfig, RunConfig, TrainingConfig
+from torchfru.training import Run, run_experiment
+
+SIZES: dict[str, Any] = {"hidden_size": 6, "num_freqs": 4, "freq_dim": 2, "gate_size": 3}
+TINY = [
+    "model.hidden_size=6",
+    "model.num_freqs=4",
+    "model.freq_dim=2",
+    "model.gate_size=3",
+    "model.dropout=0.2",
+    "data.size=60",
+    "data.length=12",
+    "training.batch_size=7",
+]
+
+
+def toy(task: str = "classify", n: int = 30, steps: int = 6) -> SequenceData:
+    """A data set of a task, ragged where the task allows it."""
+    make = torch.Generator().manual_seed(1)
+    x = torch.randn(n, steps, 2, generator=make)
+    lengths = torch.randint(1, steps + 1, (n,), generator=make)
+    targets = {
+        "classify": (x[:, 0, 0] > 0).long(),
+        "regress": x[:, 0, :1] * 2,
+        "predict": x.roll(1, dims=1)[..., :1],
+        "tag": torch.where(torch.arange(steps) < 2, -100, (x[..., 0] > 0).long()),
+    }[task]
+    vocab = None
+    if task == "tag":
+        x, vocab = (x[..., 0] > 0).long(), 2
+    cut = n * 2 // 3
+    parts = [
+        Split(x[chosen], targets[chosen], None if task == "tag" else lengths[chosen])
+        for chosen in (slice(cut), slice(cut, None))
+    ]
+    outputs = 2 if task in ("classify", "tag") else 1
+    return SequenceData("toy", task, *parts, 2, outputs, steps, vocab, {"toy": "0"})  # type: ignore[arg-type]
+
+
+def toy_config(layer: str = "fru", **training: Any) -> RunConfig:
+    settings = {"lr": 0.01, "batch_size": 8, "epochs": 3} | training
+    model = ModelConfig(layer, dropout=0.2, embedding_size=3, **SIZES)
+    return RunConfig(DataConfig("toy"), model, TrainingConfig(**settings))
+
+
+def toy_run(folder: Path, config: RunConfig, **options: Any) -> Any:
+    run = Run("toy", config.model.layer, 0, config, folder / "results")
+    data = options.pop("data", None) or toy()
+    return run_experiment(run, data=data, accelerator="cpu", **options)
+
+
+def with_training(config: RunConfig, **changes: Any) -> RunConfig:
+    return replace(config, training=replace(config.training, **changes))
+
+
+def numbers(record: dict[str, Any]) -> list[dict[str, Any]]:
+    """What must be the same in two equal runs: all but the time they took."""
+    return [{k: v for k, v in epoch.items() if k != "seconds"} for epoch in record["epochs"]]
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "torchfru", *arguments]
+
+
+def torchfru_command(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command(*arguments), capture_output=True, text=True, **options)
+
+
+def finish(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """What a process says until its end; one that hangs is made to say where."""
+    try:
+        return process.communicate(timeout=300)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGABRT)
+        raise AssertionError(f"hangs: {process.communicate()[1]}") from None
+
+
+def tiny_arguments(results: Path, *more: str, epochs: int = 6) -> list[str]:
+    """``torchfru train`` of a run that takes less than a second."""
+    fixed = ["train", "mix-poly-5", "--results", str(results), "--epochs", str(epochs)]
+    changed = [part for setting in TINY for part in ("--set", setting)]
+    return [*fixed, "--threads", "1", "--accelerator", "cpu", *changed, *more]
+
+
+def read(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text())

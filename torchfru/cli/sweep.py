@@ -1,0 +1,105 @@
+"""``torchfru sweep``: the paper's search over learning rate and decay."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from .common import usage_errors, use_threads
+from .train import DataDir, Experiment, Model, Results, Set, Threads
+
+if TYPE_CHECKING:
+    from ..training.sweep import Point
+
+VALIDATION = 0.1
+
+
+def sweep(
+    experiment: Experiment,
+    model: Model = "fru",
+    seed: Annotated[int, typer.Option(help="Of weights, data order and dropout.", min=0)] = 0,
+    epochs: Annotated[int, typer.Option(help="Epochs for each point.", min=1)] = 5,
+    results: Results = Path("results"),
+    storage: Annotated[str | None, typer.Option(help="Of the study; default: SQLite.")] = None,
+    lr: Annotated[str | None, typer.Option(help="Other rates, with commas between.")] = None,
+    decay: Annotated[str | None, typer.Option(help="Other decays, with commas between.")] = None,
+    trials: Annotated[int | None, typer.Option(help="Stop after so many points.", min=1)] = None,
+    settings: Set = [],  # noqa: B006
+    data_dir: DataDir = None,
+    accelerator: Annotated[str, typer.Option(help="auto, cpu or gpu.")] = "auto",
+    threads: Threads = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For a machine to read.")] = False,
+) -> None:
+    """Try the paper's grid of learning rates and decays, on data held back from training.
+
+    The test set is never looked at. Started again, it goes on; started several times, here or on
+    other machines with the same --storage (as in postgresql://user@host/name), the processes
+    share the work.
+
+    Example: torchfru sweep mix-poly-5 --model lstm --epochs 5
+    """
+    from ..experiments import find_run, override, record_name
+
+    with usage_errors():
+        config = override(find_run(experiment, model), [f"training.epochs={epochs}", *settings])
+        if config.data.validation == 0:
+            config = override(config, [f"data.validation={VALIDATION}"])
+        rates, decays = _numbers("--lr", lr), _numbers("--decay", decay)
+
+    from ..training.sweep import DECAYS, LEARNING_RATES, Sweep, run_sweep
+
+    use_threads(threads)
+    console = Console(stderr=as_json)
+    grid = Sweep(
+        record_name(experiment),
+        model,
+        seed,
+        config,
+        results,
+        rates or LEARNING_RATES,
+        decays or DECAYS,
+    )
+    points = run_sweep(
+        grid,
+        storage=storage,
+        data_dir=data_dir,
+        trials=trials,
+        accelerator=accelerator,
+        report=lambda point: console.print(_line(point), highlight=False),
+    )
+    if as_json:
+        typer.echo(json.dumps([asdict(point) for point in points]))
+        return
+    console.print(_table(points))
+    if points and points[0].score is not None:
+        best = f"--set training.lr={points[0].lr:g} --set training.lr_decay={points[0].lr_decay:g}"
+        console.print(f"torchfru train {experiment} --model {model} {best}", soft_wrap=True)
+
+
+def _numbers(name: str, text: str | None) -> tuple[float, ...]:
+    try:
+        values = tuple(float(part) for part in text.split(",")) if text else ()
+    except ValueError:
+        raise ValueError(f"{name} must be numbers with commas between, got {text!r}") from None
+    if not all(0 < value <= 1 for value in values):
+        raise ValueError(f"{name} must lie within (0, 1], got {text!r}")
+    return values
+
+
+def _line(point: Point) -> str:
+    score = point.state if point.score is None else f"{point.score:.5g}"
+    return f"learning rate {point.lr:g}, decay {point.lr_decay:g}: {score}"
+
+
+def _table(points: list[Point]) -> Table:
+    table = Table("learning rate", "decay", "validation", "state")
+    for point in points:
+        score = "" if point.score is None else f"{point.score:.5g}"
+        table.add_row(f"{point.lr:g}", f"{point.lr_decay:g}", score, point.state)
+    return table

@@ -1,0 +1,25 @@
+"""Data sets by name: ``load("pixel-mnist")``, or from a file: ``load("my.npz")``."""
+
+from .beijing import temperature
+from .errors import DataError
+from .imdb import tokenize
+from .registry import DATASETS, DataSet, FileCheck, available, load, names, verify
+from .sequence import IGNORED, Scaling, SequenceData, Split, Task
+
+__all__ = [
+    "DATASETS",
+    "IGNORED",
+    "DataError",
+    "DataSet",
+    "FileCheck",
+    "Scaling",
+    "SequenceData",
+    "Split",
+    "Task",
+    "available",
+    "load",
+    "names",
+    "temperature",
+    "tokenize",
+    "verify",
+]

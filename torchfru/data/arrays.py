@@ -1,0 +1,86 @@
+"""Small steps that the data sets share: seeded order, splits, checksums, option checks."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+Array = NDArray[Any]
+
+BLOCK = 1 << 20
+
+
+def generator(seed: int) -> np.random.Generator:
+    """The source of every random number here: the same numbers on every machine."""
+    return np.random.Generator(np.random.PCG64(seed))
+
+
+def shuffled(n: int, rng: np.random.Generator) -> Array:
+    """A random order of n things, from uniform numbers alone: no release of numpy changes it.
+
+    >>> shuffled(5, generator(0))
+    array([3, 2, 1, 0, 4])
+    """
+    return np.argsort(rng.random(n), kind="stable")
+
+
+def cut(n: int, test: float) -> int:
+    """Where n things part into training and test: the test part is at least one.
+
+    >>> cut(4000, test=0.2)
+    3200
+    """
+    if not 0 < test < 1:
+        raise ValueError(f"test must lie between 0 and 1, got {test}")
+    if n < 2:
+        raise ValueError(f"a training and a test part need at least 2 samples, got {n}")
+    return min(max(round(n * (1 - test)), 1), n - 1)
+
+
+def sha256(*arrays: Array) -> str:
+    """The SHA-256 of the arrays' bytes, little-endian, one array after the other."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        little = array.astype(array.dtype.newbyteorder("<"), copy=False)
+        digest.update(np.ascontiguousarray(little).data)
+    return digest.hexdigest()
+
+
+def file_sha256(path: Path) -> str:
+    """The SHA-256 of a file."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(BLOCK):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def floats(array: Array) -> Tensor:
+    """A float32 tensor."""
+    return torch.from_numpy(np.ascontiguousarray(array, dtype=np.float32))
+
+
+def integers(array: Array) -> Tensor:
+    """An int64 tensor."""
+    return torch.from_numpy(np.ascontiguousarray(array, dtype=np.int64))
+
+
+def require_count(name: str, value: object, least: int = 1) -> None:
+    """Refuse an option that is no whole number, or too small a one."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
+
+
+def require_choice(name: str, value: object, choices: Iterable[object]) -> None:
+    """Refuse an option that is none of the choices."""
+    choices = list(choices)
+    if value not in choices:
+        listed = ", ".join(map(repr, choices))
+        raise ValueError(f"{name} must be one of {listed}; got {value!r}")

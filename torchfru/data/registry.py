@@ -1,0 +1,177 @@
+"""The data sets by name, and what is known of each before it is loaded."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from . import beijing, imdb, memory, mnist, synthetic
+from .errors import DataError
+from .files import Source, find
+from .own import SUFFIXES, own
+from .sequence import SequenceData, Task
+
+
+def _no_sources() -> tuple[Source, ...]:
+    return ()
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """A data set that :func:`load` knows.
+
+    Attributes:
+        build: makes it; its keyword arguments are the options.
+        sources: the files that it is made from; none if it is generated.
+    """
+
+    name: str
+    task: Task
+    summary: str
+    build: Callable[..., SequenceData]
+    sources: Callable[[], tuple[Source, ...]] = _no_sources
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options and their defaults."""
+        return _options(self.build)
+
+    @property
+    def needs_download(self) -> bool:
+        """Whether it is made from files, which are fetched unless they are there."""
+        return bool(self.sources())
+
+
+DATASETS: dict[str, DataSet] = {
+    entry.name: entry
+    for entry in (
+        DataSet("mix-sin", "predict", "mixtures of five curves of sines", synthetic.mix_sin),
+        DataSet("mix-poly", "predict", "mixtures of five polynomials", synthetic.mix_poly),
+        DataSet("adding", "regress", "add two marked numbers far apart", memory.adding),
+        DataSet("copy", "tag", "repeat ten symbols after a delay", memory.copy),
+        DataSet(
+            "pixel-mnist",
+            "classify",
+            "digits, pixel by pixel or row by row",
+            mnist.pixel_mnist,
+            mnist.sources,
+        ),
+        DataSet(
+            "permuted-mnist",
+            "classify",
+            "digits, their pixels in one random order",
+            mnist.permuted_mnist,
+            mnist.sources,
+        ),
+        DataSet("imdb", "classify", "film reviews, positive or negative", imdb.imdb, imdb.sources),
+        DataSet(
+            "beijing",
+            "predict",
+            "temperature in Beijing, by hour or day",
+            beijing.beijing,
+            beijing.sources,
+        ),
+    )
+}
+
+
+def names() -> list[str]:
+    """The names that :func:`load` knows.
+
+    >>> names()[:2]
+    ['mix-sin', 'mix-poly']
+    """
+    return list(DATASETS)
+
+
+def load(name: str, *, data_dir: Path | None = None, **options: Any) -> SequenceData:
+    """The data set of that name, or the one in a file of the user's (.npz, .csv, .parquet).
+
+    Args:
+        data_dir: a folder to look for files in, before the cache and the official address;
+            default: the environment variable TORCHFRU_DATA.
+        options: as :attr:`DataSet.options` lists them, for each data set its own.
+
+    >>> data = load("mix-poly", degree=10, size=50)
+    >>> data.task, data.train.inputs.shape, data.test.targets.shape
+    ('predict', torch.Size([40, 175, 1]), torch.Size([10, 175, 1]))
+    """
+    if name in DATASETS:
+        entry = DATASETS[name]
+        _check_options(name, entry.build, options)
+        if entry.needs_download:
+            options["data_dir"] = data_dir
+        return entry.build(**options)
+    path = Path(name).expanduser()
+    if path.suffix in SUFFIXES:
+        _check_options(name, own, options)
+        return own(path, **options)
+    raise ValueError(
+        f"no data set is called {name!r}{_nearest(name, DATASETS)}; choose one of "
+        f"{', '.join(DATASETS)}, or a file that ends in {', '.join(SUFFIXES)}"
+    )
+
+
+def available(name: str, *, data_dir: Path | None = None) -> bool:
+    """Whether the data set can be loaded without a download."""
+    return all(find(source, data_dir) is not None for source in _entry(name).sources())
+
+
+@dataclass(frozen=True)
+class FileCheck:
+    """What :func:`verify` found of one file."""
+
+    source: Source
+    path: Path | None = None  # None: not here
+    sha256: str | None = None  # of the content, if that is right
+    problem: str | None = None
+
+
+def verify(name: str, *, data_dir: Path | None = None) -> list[FileCheck]:
+    """Read through the files of a data set that are here. Nothing is fetched."""
+    return [_verified(source, data_dir) for source in _entry(name).sources()]
+
+
+def _entry(name: str) -> DataSet:
+    if name not in DATASETS:
+        raise ValueError(
+            f"no data set is called {name!r}{_nearest(name, DATASETS)}; choose one of "
+            f"{', '.join(DATASETS)}"
+        )
+    return DATASETS[name]
+
+
+def _verified(source: Source, data_dir: Path | None) -> FileCheck:
+    path = find(source, data_dir)
+    if path is None:
+        return FileCheck(source)
+    try:
+        return FileCheck(source, path, sha256=source.check(path))
+    except DataError as error:
+        return FileCheck(source, path, problem=str(error))
+
+
+def _options(build: Callable[..., SequenceData]) -> dict[str, Any]:
+    parameters = inspect.signature(build).parameters.values()
+    options = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+    options.pop("data_dir", None)
+    return options
+
+
+def _check_options(name: str, build: Callable[..., SequenceData], options: dict[str, Any]) -> None:
+    known = _options(build)
+    for option in options:
+        if option not in known:
+            raise ValueError(
+                f"{name}: no option is called {option!r}{_nearest(option, known)}; it has "
+                f"{', '.join(known)}"
+            )
+
+
+def _nearest(name: str, known: dict[str, Any]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    return f" (did you mean {near[0]!r}?)" if near else ""

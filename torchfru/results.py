@@ -1,0 +1,106 @@
+"""The record of a run: JSON in, JSON out, never half-written.
+
+This file needs nothing but Python, so that a report is built without torch.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal
+
+Status = Literal["running", "finished"]
+
+
+@dataclass
+class RunResult:
+    """What was run, where, and what came of it, epoch by epoch.
+
+    Each of ``epochs`` has ``epoch`` (from 1), ``train_loss``, ``seconds``, and a measure for each
+    part that was looked at: ``test_loss`` with ``test_accuracy`` (percent) or ``test_mse``. A
+    number that was not finite is None. ``status`` is "running" until the last epoch is done, or
+    the run has diverged; a run that was cut off stays so.
+    """
+
+    experiment: str
+    model: str
+    seed: int
+    config: dict[str, Any]
+    parameters: int
+    status: Status = "running"
+    diverged: bool = False
+    seconds: float = 0.0
+    epochs: list[dict[str, Any]] = field(default_factory=list)
+    split: dict[str, float] = field(default_factory=dict)  # seconds by what they went into
+    parameters_with_embedding: int | None = None
+    versions: dict[str, str] = field(default_factory=dict)
+    commit: str | None = None
+    data: dict[str, str] = field(default_factory=dict)  # checksums
+    hardware: dict[str, Any] = field(default_factory=dict)
+
+    def save(self, path: Path) -> None:
+        """Write the record, all of it or nothing."""
+        write_atomically(path, json.dumps(finite(asdict(self)), indent=1) + "\n")
+
+    @classmethod
+    def load(cls, path: Path) -> RunResult:
+        """Read a record, or say in one line what is wrong with the file."""
+        try:
+            content = json.loads(path.read_text())
+        except FileNotFoundError:
+            raise ValueError(f"there is no run record {path}") from None
+        except (ValueError, OSError) as error:
+            raise ValueError(f"{path} is not a run record: {error}") from None
+        names = {item.name for item in fields(cls)}
+        required = {"experiment", "model", "seed", "config", "parameters"}
+        missing = required - set(content if isinstance(content, dict) else {})
+        if missing:
+            raise ValueError(f"{path} is not a run record: it has no {', '.join(sorted(missing))}")
+        return cls(**{key: value for key, value in content.items() if key in names})
+
+    @property
+    def last(self) -> dict[str, Any]:
+        """The last epoch's measures; empty before there is one."""
+        return self.epochs[-1] if self.epochs else {}
+
+
+def record_path(results: Path, experiment: str, model: str, seed: int) -> Path:
+    """Where the record of a run is: ``results/<experiment>/<model>-seed<k>.json``."""
+    return results / experiment / f"{model}-seed{seed}.json"
+
+
+def checkpoint_folder(results: Path, experiment: str, model: str, seed: int) -> Path:
+    """Where its checkpoint and logs are: beside the records, in a folder that git ignores."""
+    results = results.absolute()
+    return results.parent / "checkpoints" / results.name / experiment / f"{model}-seed{seed}"
+
+
+def iter_records(results: Path) -> Iterator[Path]:
+    """The records under a folder, in order of their names."""
+    return iter(sorted(results.glob("*/*-seed*.json")))
+
+
+def finite(value: Any) -> Any:
+    """The same value with None for every number that JSON cannot write."""
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Write a file so that, whatever happens, the old or the new content is there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.part")  # the next write replaces a forgotten one
+    with temporary.open("wb") as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)

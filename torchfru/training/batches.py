@@ -1,0 +1,114 @@
+"""Batches out of tensors in memory: one index operation a batch, no sample by sample."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..data import Split, Task
+from .objective import count_terms
+
+VALIDATION_SEED = 20_180_601  # the same samples are held back whatever a run's seed is
+
+
+class Batch(NamedTuple):
+    """One process's share of a batch."""
+
+    inputs: Tensor
+    targets: Tensor
+    lengths: Tensor | None
+    terms: int  # of the loss of this share; 0 where there was nothing left to share
+    all_terms: int  # of the loss of the whole batch
+
+    def scale(self, world: int) -> float:
+        """What a share's summed loss is multiplied by, so that the mean over ``world`` processes,
+        which DDP takes of their gradients, is that of the mean loss of the whole batch."""
+        return world / self.all_terms if self.terms else 0.0
+
+    def to(self, device: torch.device) -> Batch:
+        lengths = None if self.lengths is None else self.lengths.to(device)
+        return self._replace(
+            inputs=self.inputs.to(device), targets=self.targets.to(device), lengths=lengths
+        )
+
+
+class Batches:
+    """A pass over a part of the data, the share of process ``rank`` of ``world``.
+
+    With ``epoch``, a function that tells which epoch it is, the order is a new one each epoch,
+    and depends on the seed and that number alone: a resumed run sees what it would have seen.
+    """
+
+    def __init__(
+        self,
+        split: Split,
+        task: Task,
+        batch_size: int,
+        *,
+        seed: int = 0,
+        epoch: Callable[[], int] | None = None,
+        rank: int = 0,
+        world: int = 1,
+    ) -> None:
+        self.split = split
+        self.task = task
+        self.batch_size = batch_size
+        self.seed = seed
+        self.epoch = epoch
+        self.rank = rank
+        self.world = world
+
+    def __len__(self) -> int:
+        return -(-len(self.split.inputs) // self.batch_size)
+
+    def __iter__(self) -> Iterator[Batch]:
+        for chosen in self._order().split(self.batch_size):
+            yield self._share(chosen)
+
+    def _order(self) -> Tensor:
+        n = len(self.split.inputs)
+        if self.epoch is None:
+            return torch.arange(n)
+        return torch.randperm(n, generator=generator_for(self.seed, self.epoch()))
+
+    def _share(self, chosen: Tensor) -> Batch:
+        mine = chosen.tensor_split(self.world)[self.rank]
+        share = take(self.split, mine if len(mine) else chosen[:1])  # all must take the step
+        terms = self._count(mine)
+        all_terms = terms if self.world == 1 else self._count(chosen)
+        return Batch(share.inputs, share.targets, share.lengths, terms, all_terms)
+
+    def _count(self, chosen: Tensor) -> int:
+        lengths = None if self.split.lengths is None else self.split.lengths[chosen]
+        return count_terms(self.task, self.split.targets[chosen], lengths)
+
+
+def take(split: Split, chosen: Tensor) -> Split:
+    """The chosen samples of a part."""
+    lengths = None if split.lengths is None else split.lengths[chosen]
+    return Split(split.inputs[chosen], split.targets[chosen], lengths)
+
+
+def hold_back(split: Split, share: float) -> tuple[Split, Split]:
+    """A part without a share of its samples, and those samples, for validation."""
+    n = len(split.inputs)
+    kept = n - max(1, round(share * n))
+    if kept < 1:
+        raise ValueError(f"data.validation={share} leaves nothing of {n} sequences to train on")
+    order = torch.randperm(n, generator=torch.Generator().manual_seed(VALIDATION_SEED))
+    return take(split, order[:kept].sort().values), take(split, order[kept:].sort().values)
+
+
+def generator_for(*numbers: int) -> torch.Generator:
+    """A random generator that depends on these numbers alone."""
+    return torch.Generator().manual_seed(mix(*numbers))
+
+
+def mix(*numbers: int) -> int:
+    """One seed out of several numbers, well apart for neighbours."""
+    words = (len(numbers), *numbers)  # without their count, (5,) and (5, 0) would be the same
+    return int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0] >> np.uint64(1))

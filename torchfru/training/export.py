@@ -1,0 +1,96 @@
+"""A trained model as ONNX: one step, checked against onnxruntime before it is written."""
+
+from __future__ import annotations
+
+import json
+import logging
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..nn import StepModel
+from ..results import write_atomically
+from .saved import SavedModel
+
+CHECKED_STEPS, CHECKED_BATCH = 8, 3
+TOLERANCE = 1e-4
+
+
+def export_onnx(saved: SavedModel, path: Path) -> float:
+    """Write the step of a model as an ONNX file; gives the largest difference that was found.
+
+    Inputs ``x`` and the state (``u``, ``t``, ``h``, ``c``, by layer), outputs ``output`` and the
+    state after the step (``u_next``, ...), each for a batch of any size.
+    """
+    step = StepModel(saved.model)
+    content = _convert(step, saved)
+    difference = _compare(step, saved, content)
+    if not difference <= TOLERANCE:
+        raise RuntimeError(
+            f"onnxruntime gives other results than torch (difference {difference:.1e}); nothing "
+            f"was written to {path}"
+        )
+    write_atomically(path, content)
+    return difference
+
+
+def _inputs(saved: SavedModel, steps: int) -> Tensor:
+    """Random input for some steps: (steps, N, n_in), or tokens (steps, N)."""
+    make = torch.Generator().manual_seed(0)
+    embedding = saved.model.embedding
+    if embedding is not None:
+        size = (steps, CHECKED_BATCH)
+        return torch.randint(0, embedding.num_embeddings, size, generator=make)
+    return torch.randn(steps, CHECKED_BATCH, saved.input_size, generator=make)
+
+
+def _convert(step: StepModel, saved: SavedModel) -> bytes:
+    state = step.start(CHECKED_BATCH)
+    batch = torch.export.Dim("batch")
+    axes = tuple({0 if value.dim() == 1 else 1: batch} for value in state)
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # on torch's own deprecations
+        program = torch.onnx.export(
+            step,
+            (_inputs(saved, 1)[0], *state),
+            dynamo=True,
+            verbose=False,
+            external_data=False,
+            input_names=["x", *step.state_names],
+            output_names=["output", *(f"{name}_next" for name in step.state_names)],
+            dynamic_shapes=({0: batch}, axes),
+        )
+    assert program is not None
+    proto = program.model_proto
+    for key, value in _notes(saved).items():
+        proto.metadata_props.add(key=key, value=value)
+    return proto.SerializeToString()
+
+
+def _notes(saved: SavedModel) -> dict[str, str]:
+    notes: dict[str, Any] = {"task": saved.task, "seq_len": saved.seq_len}
+    notes |= {"classes": saved.classes} if saved.classes else {}
+    if saved.scaling is not None:
+        notes |= {"mean": saved.scaling.mean, "std": saved.scaling.std}
+    return {f"torchfru.{key}": json.dumps(value) for key, value in notes.items()}
+
+
+@torch.no_grad()
+def _compare(step: StepModel, saved: SavedModel, content: bytes) -> float:
+    """Steps by onnxruntime against the whole sequence by torch, relative to the largest value."""
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    inputs = _inputs(saved, min(CHECKED_STEPS, saved.seq_len))  # (L, N, ...)
+    expected = saved.model(inputs.transpose(0, 1))
+    state = [value.numpy() for value in step.start(CHECKED_BATCH)]
+    for x in inputs:
+        feed = {"x": x.numpy(), **dict(zip(step.state_names, state, strict=True))}
+        output, *state = session.run(None, feed)
+    last = expected[:, -1] if saved.model.every_step else expected
+    gap = (last - torch.from_numpy(output)).abs().max() / last.abs().max().clamp(min=1.0)
+    return float(gap)

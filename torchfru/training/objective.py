@@ -1,0 +1,62 @@
+"""What each task minimizes and measures, as sums: a sum over parts is a sum over the whole.
+
+A mean over half a batch is not half of the mean over the batch, unless the halves are equal.
+So every loss here is a sum, with the number of terms beside it, and is divided once.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..data import IGNORED, Task
+
+
+def every_step(task: Task) -> bool:
+    """Whether the task wants an answer at every step, or after the last one only."""
+    return task in ("predict", "tag")
+
+
+def is_accuracy(task: Task) -> bool:
+    """Whether the task is measured by accuracy, or by mean squared error."""
+    return task in ("classify", "tag")
+
+
+def count_terms(task: Task, targets: Tensor, lengths: Tensor | None) -> int:
+    """How many terms the loss of these targets has."""
+    if task == "tag":
+        return int((targets != IGNORED).sum())
+    if task == "predict" and lengths is not None:
+        return int(lengths.sum()) * targets.shape[-1]
+    return targets.numel()
+
+
+def loss_sum(task: Task, output: Tensor, targets: Tensor, lengths: Tensor | None) -> Tensor:
+    """Cross entropies or squared errors, summed."""
+    if task == "classify":
+        return F.cross_entropy(output, targets, reduction="sum")
+    if task == "tag":
+        return F.cross_entropy(
+            output.flatten(0, 1), targets.flatten(), reduction="sum", ignore_index=IGNORED
+        )
+    error = (output - targets).square()
+    if task == "predict" and lengths is not None:
+        steps = torch.arange(targets.shape[1], device=targets.device)
+        error = torch.where((steps < lengths.unsqueeze(-1)).unsqueeze(-1), error, 0.0)
+    return error.sum()
+
+
+def count_correct(task: Task, output: Tensor, targets: Tensor) -> Tensor:
+    """How many classes are named rightly; 0 for tasks without classes."""
+    if not is_accuracy(task):
+        return output.new_zeros((), dtype=torch.int64)
+    return (output.argmax(-1) == targets).sum()
+
+
+def measures(task: Task, part: str, loss: float, correct: float, terms: float) -> dict[str, float]:
+    """The numbers of a record: ``test_loss`` with ``test_accuracy`` in percent, or ``test_mse``."""
+    terms = max(terms, 1)
+    if is_accuracy(task):
+        return {f"{part}_loss": loss / terms, f"{part}_accuracy": 100 * correct / terms}
+    return {f"{part}_mse": loss / terms}
