@@ -20,6 +20,10 @@ _state = hashlib.sha256(b"".join(path.read_bytes() for path in _sources)).hexdig
 _cache = Path(tempfile.gettempdir()) / f"torchfru-tests-{os.getuid()}-{_state}"
 os.environ.setdefault("NUMBA_CACHE_DIR", str(_cache))
 
+# Tests run in several processes at once: more threads than cores would only wait for each other.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+torch.set_num_threads(1)
+
 # TORCHFRU_EXAMPLES=3000 makes every property test search ten times longer.
 settings.register_profile(
     "torchfru",

@@ -27,6 +27,7 @@ ALLOWED = {
     "demo": {"data", "experiments", "results", "training"},
     "bench": {"nn", "ops"},
     "bench_plot": {"bench"},
+    "bench_report": set(),
     "theory": {"theory", "basis", "nn", "ops"},
     "cli": {
         "cli",

@@ -1,0 +1,73 @@
+"""The benchmark: what it measures on a small problem, and that the documentation follows it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from test_package import torchfru_command
+
+from torchfru import bench, bench_report
+
+ROOT = Path(__file__).parents[1]
+SMALL = replace(bench.PRESETS["pixel-mnist"], steps=12, batch=9, num_freqs=4, freq_dim=3)
+
+
+def test_every_contender_is_measured_in_every_round():
+    seen = []
+    found = bench.measure(SMALL, rounds=2, tick=seen.append)
+    names = list(bench.contenders(SMALL))
+    assert [result.name for result in found] == names
+    assert seen == names * 3  # in turn, and one round that does not count
+    for result in found:
+        assert len(result.forward.seconds) == len(result.training.seconds) == 2
+        assert result.training.median > 0
+
+
+def test_spread_is_relative_to_the_median():
+    timing = bench.Timing([1.0, 2.0, 3.0, 4.0, 5.0])
+    assert timing.median == 3.0
+    assert timing.spread == pytest.approx(1 / 3)
+
+
+@pytest.mark.skipif(
+    not Path("/proc/self/clear_refs").exists(), reason="peak memory is measured on Linux"
+)
+def test_peak_memory_sees_what_a_step_allocates():
+    shape = replace(SMALL, steps=300, batch=256, num_freqs=60, freq_dim=10)
+    direct, collapsed = (bench.peak_memory(shape, f"FRU {b}") for b in ("reference", "collapsed"))
+    floats = 300 * 256 * 600 * 4  # u at every step, which the definition keeps
+    assert direct > floats
+    assert collapsed < floats / 2
+
+
+def test_command_writes_figures_and_a_plot(tmp_path):
+    figures, plot = tmp_path / "new" / "bench.json", tmp_path / "bench.svg"
+    run = torchfru_command(
+        "bench", "--steps", "8", "--batch", "4", "--rounds", "2", "--only", "nn.LSTM",
+        "--only", "FRU collapsed", "--no-sweeps", "--no-memory",
+        "--json", str(figures), "--plot", str(plot),
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    record = json.loads(figures.read_text())
+    assert [layer["name"] for layer in record["layers"]] == ["nn.LSTM", "FRU collapsed"]
+    assert record["shape"]["steps"] == 8
+    assert "nn.LSTM" in bench_report.markdown(record)
+    assert plot.read_text().startswith("<?xml")
+    assert not list(figures.parent.glob("*.part"))
+
+
+def test_command_refuses_unknown_names():
+    assert "choose from pixel-mnist" in torchfru_command("bench", "--preset", "x").stderr
+    assert "choose from nn.RNN" in torchfru_command("bench", "--only", "x").stderr
+
+
+def test_the_page_shows_the_records():
+    page = (ROOT / "docs" / "speed.md").read_text()
+    records = bench_report.read(ROOT / "benchmarks")
+    assert records
+    assert bench_report.fill(page, records) == page, (
+        "run: python -m torchfru.bench_report benchmarks docs/speed.md"
+    )
