@@ -62,12 +62,13 @@ SWEEP_BATCH = 16  # of the sweep over steps: 100,000 steps must fit the machine
 
 
 def contenders(shape: Shape) -> dict[str, Callable[[], nn.Module]]:
-    """A way to make each layer; FRU's name ends in the backend that it is to run by."""
+    """A way to make each layer; a second word in its name is the backend that it is to run by."""
     hidden = shape.hidden_size
     layers: dict[str, Callable[[], nn.Module]] = {
         "nn.RNN": lambda: nn.RNN(shape.input_size, hidden),
         "nn.GRU": lambda: nn.GRU(shape.input_size, hidden),
         "nn.LSTM": lambda: nn.LSTM(shape.input_size, hidden),
+        "SRU reference": lambda: SRU(shape.input_size, hidden, return_sequences=shape.every_step),
         "SRU": lambda: SRU(shape.input_size, hidden, return_sequences=shape.every_step),
     }
     for backend in available_backends():
@@ -115,7 +116,7 @@ class Result:
 
 def run_forward(name: str, layer: nn.Module, x: Tensor) -> Tensor:
     """The outputs that are wanted, by the backend that the name ends in."""
-    backend = name.split()[1] if name.startswith("FRU ") else "auto"
+    backend = name.split()[1] if " " in name else "auto"
     with use_backend(backend):
         return layer(x)[0]
 
@@ -140,21 +141,25 @@ def measure(
     names: Iterable[str] | None = None,
     tick: Callable[[str], None] = print,
 ) -> list[Result]:
-    """Time every contender in turn, ``rounds`` times over, after one call that does not count."""
+    """Time every contender in turn, ``rounds`` times over.
+
+    Each turn begins with a call that does not count: it compiles, and it leaves the allocator as
+    a layer that is being trained finds it, and not with what the one before has left behind.
+    """
     makers = contenders(shape)
     chosen = list(makers) if names is None else list(names)
     layers = {name: makers[name]() for name in chosen}
     found = {n: Result(n, sum(p.numel() for p in layers[n].parameters())) for n in chosen}
     x = torch.randn(shape.steps, shape.batch, shape.input_size)
     gradient = gradient_for(shape)
-    for turn in range(rounds + 1):
+    for _ in range(rounds):
         for name, layer in layers.items():
+            run_training(name, layer, x, gradient)
             with torch.no_grad():
                 forward = _seconds(run_forward, name, layer, x)
             training = _seconds(run_training, name, layer, x, gradient)
-            if turn > 0:
-                found[name].forward.seconds.append(forward)
-                found[name].training.seconds.append(training)
+            found[name].forward.seconds.append(forward)
+            found[name].training.seconds.append(training)
             tick(name)
     return list(found.values())
 

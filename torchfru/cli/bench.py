@@ -48,7 +48,7 @@ def bench(
     console = Console()
     columns = (TextColumn("{task.description:36}"), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("layers", total=(rounds + 1) * len(names))
+        task = progress.add_task("layers", total=rounds * len(names))
 
         def tick(name: str) -> None:
             progress.update(task, advance=1, description=name)
@@ -60,7 +60,7 @@ def bench(
         rate = measuring.kernel_rate(shape, rounds)
         grown: dict[str, dict[int, float]] = {}
         for what in measuring.SWEEPS if sweeps else ():
-            task = progress.add_task(what, total=(rounds + 1) * len(measuring.SWEEPS[what]))
+            task = progress.add_task(what, total=rounds * len(measuring.SWEEPS[what]))
             grown[what] = measuring.sweep(shape, what, rounds, tick)
     _print(console, preset, shape, results, rate, grown)
     if json_file is not None:

@@ -23,7 +23,7 @@ from .simd import IDENTITY, MAX_TILE, RELU, TANH, lanes
 from .threads import run, shares
 
 SMALL_BATCH = 8  # up to here, a vector of samples would be mostly empty
-CHUNK = 512  # steps whose A(t) is held at once; a multiple of the kernels' SEGMENT
+CHUNK = 400  # steps whose A(t) is held at once; a multiple of the kernels' SEGMENT
 SMALL_CHUNK = 1024  # the same for small batches
 ROWS_AT_ONCE = 4  # rows of samples that share one sum over samples; more would leave the cache
 PAGE, HUGE_PAGE = mmap.PAGESIZE, 2**21
