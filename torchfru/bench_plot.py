@@ -41,7 +41,7 @@ def _bars(axes: Any, title: str, results: list[Result]) -> None:
     for i, value in enumerate(training):
         axes.text(value * 1.1, i, f"{value:,.1f} ms", va="center", fontsize=8)
     axes.set_xscale("log")
-    axes.set_xlim(right=max(training) * 5)
+    axes.set_xlim(left=min(forward) / 2, right=max(training) * 15)
     axes.invert_yaxis()
     axes.set_xlabel("milliseconds (log scale)")
     axes.set_title(title, fontsize=10)
@@ -52,5 +52,8 @@ def _growth(axes: Any, label: str, seconds: dict[int, float]) -> None:
     axes.loglog(list(seconds), [1e3 * s for s in seconds.values()], "o-", color="#0072b2")
     axes.set_xlabel(label, fontsize=8)
     axes.set_ylabel("ms", fontsize=8)
-    axes.tick_params(labelsize=7)
-    axes.grid(alpha=0.3, which="both")
+    times = [1e3 * s for s in seconds.values()]
+    axes.set_xticks(list(seconds), [f"{value:,}" for value in seconds], fontsize=7)
+    axes.set_yticks(times, [f"{t:,.0f}" for t in times], fontsize=7)
+    axes.minorticks_off()
+    axes.grid(alpha=0.3)
