@@ -149,6 +149,16 @@ def test_backward_twice_gives_the_same():
         assert torch.equal(first, second)
 
 
+def test_lanes_without_a_sample_cannot_spoil_a_gradient():
+    """No sample here is ever active, but an input of 0 would be, and grow beyond all bounds."""
+    layer = torchfru.FRU(1, 2, seq_len=60, num_freqs=1, freq_dim=1, gate_size=3)
+    for name, parameter in layer.named_parameters():
+        torch.nn.init.constant_(parameter, 0.0 if name.startswith("phase") else 100.0)
+    inputs = {"input": torch.full((60, 9, 1), -1e5, requires_grad=True)}
+    expected = results(layer, inputs, "reference")
+    assert_close(results(layer, inputs, "numba"), expected, 1e-5)
+
+
 def test_only_the_state_may_be_used():
     layer = torchfru.FRU(1, 2, seq_len=9, dtype=torch.float64)
     x = torch.randn(9, 3, 1, dtype=torch.float64, requires_grad=True)

@@ -182,8 +182,12 @@ class BatchLoop:
         return whole[:, : self.n_g, : self.n_h]
 
     def _stops(self, stop: Tensor | None) -> Tensor:
+        """Where each lane ends. One that holds no sample ends at once: what it did could overflow,
+        and infinity times a gradient of 0 is no 0."""
         if stop is None:
-            return self.w2.new_empty(0)
+            if self.lanes == self.samples:
+                return self.w2.new_empty(0)
+            stop = self.w2.new_full((self.samples,), float("inf"))
         return _padded(stop.to(self.w2.dtype), (self.lanes,))
 
 
