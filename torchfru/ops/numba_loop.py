@@ -34,14 +34,19 @@ def choose_loop(samples: int) -> type[BatchLoop] | type[SmallLoop]:
     return SmallLoop if samples <= SMALL_BATCH else BatchLoop
 
 
+@cache  # once in a process, however many kernels it needs
+def _say_compiling() -> None:
+    message = "torchfru: compiling the CPU kernels for this machine, once (about 10 seconds) ..."
+    print(message, file=sys.stderr, flush=True)
+
+
 @contextmanager
 def announced(kernel: Any) -> Iterator[None]:
     """Say so when the first call of a kernel takes long: then it is being compiled."""
     if kernel.signatures:
         yield
         return
-    message = "torchfru: compiling the CPU kernels for this machine, once (about 10 seconds) ..."
-    notice = threading.Timer(1.0, print, [message], {"file": sys.stderr, "flush": True})
+    notice = threading.Timer(1.0, _say_compiling)
     notice.daemon = True
     notice.start()
     try:
