@@ -50,6 +50,7 @@ class RunModule(LightningModule):
         self.step = 0 if begin is None else begin.step
         self.diverged = False if begin is None else begin.diverged
         self.epochs: list[dict[str, Any]] = [] if begin is None else list(begin.epochs)
+        self.measurements: dict[str, Any] = {} if begin is None else dict(begin.measurements)
         self.clock = Clock(None if begin is None else begin.split)
         self._sums: dict[str, Tensor] = {}
         self._last: tuple[Tensor, int] = (torch.zeros(()), 0)  # the last batch's loss and terms
@@ -170,8 +171,10 @@ class RunModule(LightningModule):
         if not last / max(terms, 1) <= self.config.training.max_loss:  # or not a number
             self._diverge()
         self.log_dict({key: float(value) for key, value in record.items() if key != "epoch"})
-        record["seconds"] = round(self.clock.end_epoch(), 3)
+        record["seconds"] = round(self._slowest(self.clock.end_epoch()), 3)
         self.epochs.append(finite(record))
+        if is_over(self.config.training, self.epochs, self.diverged):
+            self.trainer.should_stop = True
         self.on_epoch(self)
 
     def checkpoint(self, data: dict[str, Any]) -> Checkpoint:
@@ -188,6 +191,7 @@ class RunModule(LightningModule):
             epochs=self.epochs,
             split=self.clock.seconds,
             data=data,
+            measurements=self.measurements,
         )
 
     # Sums over batches and processes: loss, correct answers, terms ------------------------
@@ -208,6 +212,14 @@ class RunModule(LightningModule):
             torch.distributed.all_reduce(values)
         loss, correct, terms = values.tolist()
         return loss, correct, terms
+
+    def _slowest(self, seconds: float) -> float:
+        """The most of all processes: all of them must decide alike whether time is up."""
+        if self.trainer.world_size == 1:
+            return seconds
+        most = torch.tensor(seconds, device=self.device)
+        torch.distributed.all_reduce(most, torch.distributed.ReduceOp.MAX)
+        return float(most)
 
     def transfer_batch_to_device(
         self, batch: Batch, device: torch.device, dataloader_idx: int
@@ -261,6 +273,19 @@ def build_model(config: RunConfig, data: SequenceData, seed: int) -> SequenceMod
             vocab_size=data.vocab_size,
             **options,
         )
+
+
+def is_over(training: TrainingConfig, epochs: list[dict[str, Any]], diverged: bool) -> bool:
+    """Whether a run has nothing left to do: no epoch, or no time for another one.
+
+    >>> is_over(TrainingConfig(max_minutes=1.5), [{"seconds": 60.0}], diverged=False)
+    False
+    >>> is_over(TrainingConfig(max_minutes=1.5), 2 * [{"seconds": 60.0}], diverged=False)
+    True
+    """
+    minutes = sum(epoch["seconds"] for epoch in epochs) / 60
+    late = training.max_minutes is not None and minutes > training.max_minutes
+    return diverged or late or len(epochs) >= training.epochs
 
 
 def learning_rate(training: TrainingConfig, step: int) -> float:
