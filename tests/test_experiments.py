@@ -11,6 +11,7 @@ from torchfru.data import DATASETS
 from torchfru.experiments import EXPERIMENTS, find_run, override, record_name
 from torchfru.experiments.config import LAYER_NAMES, OWN_FIELDS
 from torchfru.experiments.override import field_types
+from torchfru.experiments.plan import MEASUREMENTS, PLAN
 from torchfru.nn import LAYERS
 
 FRU = find_run("pixel-mnist", "fru")
@@ -25,12 +26,50 @@ def test_experiments_import_nothing_heavy():
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_every_experiment_has_data_and_the_papers_models(name):
-    runs = EXPERIMENTS[name]
-    assert {"rnn", "lstm", "gru", "sru", "fru"} <= set(runs)
-    for run in runs.values():
+def test_every_experiment_has_data(name):
+    for run in EXPERIMENTS[name].values():
         known = DATASETS[run.data.name].options
         assert set(run.data.options()) <= set(known)
+
+
+@pytest.mark.parametrize(
+    "name", ["mix-sin", "mix-poly-5", "pixel-mnist", "permuted-mnist", "imdb", "beijing"]
+)
+def test_a_task_is_there_for_every_layer(name):
+    assert set(LAYERS) <= set(EXPERIMENTS[name])
+
+
+def test_names_say_which_frequencies():
+    few, many = (
+        find_run("frequencies", name) for name in ("steps28-5-2.5-28", "steps784-60-0.25-25")
+    )
+    assert (few.data.steps, few.model.num_freqs) == (28, 5)
+    assert (few.model.min_freq, few.model.max_freq) == (2.5, 28.0)
+    assert (many.data.steps, many.model.num_freqs, many.model.max_freq) == (784, 60, 25.0)
+
+
+def test_the_gradients_figure_has_decays_of_its_own():
+    assert find_run("gradients", "sru").model.alphas == (0.0, 0.25, 0.5, 0.9, 0.95)
+    assert find_run("mix-poly-5", "sru").model.alphas[-1] == 0.99
+    assert find_run("gradients", "fru").training.probe_every == 10
+
+
+def test_the_plan_is_made_of_known_runs_once_each():
+    names = [(run.experiment, run.model, run.seed) for run in PLAN]
+    assert len(set(names)) == len(names)
+    for run in PLAN:
+        assert find_run(run.experiment, run.model)
+        assert run.minutes > 0
+    assert names[0] == ("pixel-mnist", "fru-60-10", 0)
+    planned = {run.experiment for run in PLAN} | {experiment for experiment, _ in MEASUREMENTS}
+    assert planned == set(EXPERIMENTS)
+
+
+def test_the_plan_takes_half_a_day_of_two_cores():
+    assert 20 * 60 < sum(run.minutes for run in PLAN) < 26 * 60
+    for run in PLAN:
+        limit = find_run(run.experiment, run.model).training.max_minutes
+        assert limit is None or run.minutes <= 1.5 * limit  # the last epoch may end beyond it
 
 
 def test_every_data_option_can_be_set():

@@ -7,9 +7,11 @@ import json
 import pytest
 
 from torchfru.results import (
+    Measurement,
     RunResult,
     checkpoint_folder,
     iter_records,
+    measurement_path,
     record_path,
     write_atomically,
 )
@@ -28,6 +30,20 @@ def test_round_trip(tmp_path):
     assert loaded.last == {"epoch": 1, "train_loss": None, "test_mse": 0.5, "seconds": 1.0}
     assert list(iter_records(tmp_path)) == [path]
     json.loads(path.read_text(), parse_constant=pytest.fail)  # no NaN, which JSON has not
+
+
+def test_measurement_round_trip(tmp_path):
+    path = measurement_path(tmp_path, "beijing", "fits")
+    assert path == tmp_path / "beijing" / "fits.json"
+    Measurement("beijing", "fits", {"rmse": 1.5}, seconds=2.0).save(path)
+    loaded = Measurement.load(path)
+    assert (loaded.values, loaded.seconds) == ({"rmse": 1.5}, 2.0)
+    assert not list(iter_records(tmp_path))
+    with pytest.raises(ValueError, match="is not a run record: it has no config"):
+        RunResult.load(path)
+    path.write_text("{}")
+    with pytest.raises(ValueError, match="is not a measurement: it has no experiment, name"):
+        Measurement.load(path)
 
 
 def test_a_later_version_may_add_fields(tmp_path):

@@ -43,7 +43,11 @@ def failing(monkeypatch, capsys, *arguments: str) -> tuple[int, str]:
         ("train imdb --model fru-9", 2, "imdb has no model 'fru-9'"),
         ("train imdb --set training.lrr=1", 2, "did you mean 'training.lr'?"),
         ("train imdb --set training.epochs=x", 2, "must be a whole number, got 'x'"),
-        ("train adding --set data.steps=3", 1, "no option is called 'steps'"),
+        (
+            "train memory --model adding-100-fru --set data.steps=3",
+            1,
+            "no option is called 'steps'",
+        ),
         ("train missing.npz", 1, "missing.npz: no such file"),
         ("sweep imdb --lr 1,b", 2, "--lr must be numbers with commas between"),
         ("predict a/b-seed0 --input x.npz", 1, "there is no run record"),

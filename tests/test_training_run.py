@@ -14,7 +14,7 @@ from training_helpers import numbers, read, toy, toy_config, toy_run, with_train
 
 from torchfru.experiments import TrainingConfig
 from torchfru.nn import LAYERS
-from torchfru.training.batches import Batches, hold_back
+from torchfru.training.batches import Batches, at_most, hold_back
 from torchfru.training.checkpoint import Checkpoint
 from torchfru.training.module import learning_rate
 from torchfru.training.objective import count_terms, loss_sum
@@ -165,6 +165,38 @@ def test_divergence_is_recorded(tmp_path):
 def test_a_loss_without_bound_is_divergence(tmp_path):
     record = toy_run(tmp_path, toy_config(max_loss=1e-6))
     assert (record.diverged, len(record.epochs)) == (True, 1)
+
+
+def test_a_run_ends_when_its_minutes_are_used_up(tmp_path):
+    config = toy_config(epochs=4)
+    whole = toy_run(tmp_path / "whole", config)
+    short = toy_run(tmp_path / "short", with_training(config, max_minutes=1e-9))
+    assert (short.status, short.diverged, len(short.epochs)) == ("finished", False, 1)
+    again = toy_run(tmp_path / "short", with_training(config, max_minutes=1e-9), resume=True)
+    assert again.epochs == short.epochs
+    prolonged = toy_run(tmp_path / "short", config, resume=True)
+    assert numbers(vars(prolonged)) == numbers(vars(whole))
+
+
+def test_the_minutes_are_counted_over_resumes(tmp_path):
+    toy_run(tmp_path, toy_config(epochs=1))
+    path = tmp_path / "checkpoints" / "results" / "toy" / "fru-seed0" / "last.safetensors"
+    checkpoint = Checkpoint.load(path)
+    checkpoint.epochs[0]["seconds"] = 90.0
+    checkpoint.save(path)
+    assert len(toy_run(tmp_path, toy_config(max_minutes=2.0), resume=True).epochs) == 3
+    checkpoint.save(path)
+    assert len(toy_run(tmp_path, toy_config(max_minutes=1.0), resume=True).epochs) == 1
+
+
+def test_fewer_sequences_on_request(tmp_path):
+    config = toy_config()
+    config = replace(config, data=replace(config.data, limit=7))
+    assert toy_run(tmp_path, config).last["test_accuracy"] in [100 * k / 7 for k in range(8)]
+    part = at_most(toy().train, 7)
+    assert len(part) == 7
+    assert len(at_most(toy().train, 100)) == len(toy().train)
+    assert torch.equal(part.inputs, at_most(toy().train, 7).inputs)
 
 
 def test_one_bad_batch_is_not_divergence(tmp_path):

@@ -1,4 +1,4 @@
-"""The record of a run: JSON in, JSON out, never half-written.
+"""The record of a run or a measurement: JSON in, JSON out, never half-written.
 
 This file needs nothing but Python, so that a report is built without torch.
 """
@@ -9,7 +9,7 @@ import json
 import math
 import os
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,8 +22,10 @@ class RunResult:
 
     Each of ``epochs`` has ``epoch`` (from 1), ``train_loss``, ``seconds``, and a measure for each
     part that was looked at: ``test_loss`` with ``test_accuracy`` (percent) or ``test_mse``. A
-    number that was not finite is None. ``status`` is "running" until the last epoch is done, or
-    the run has diverged; a run that was cut off stays so.
+    number that was not finite is None. ``status`` is "running" until the last epoch is done, the
+    run has diverged, or ``training.max_minutes`` are used up; a run that was cut off stays so.
+    ``measurements`` holds what was measured besides, as ``gradients`` of the experiment of that
+    name.
     """
 
     experiment: str
@@ -41,26 +43,16 @@ class RunResult:
     commit: str | None = None
     data: dict[str, str] = field(default_factory=dict)  # checksums
     hardware: dict[str, Any] = field(default_factory=dict)
+    measurements: dict[str, Any] = field(default_factory=dict)
 
     def save(self, path: Path) -> None:
         """Write the record, all of it or nothing."""
-        write_atomically(path, json.dumps(finite(asdict(self)), indent=1) + "\n")
+        _write(path, asdict(self))
 
     @classmethod
     def load(cls, path: Path) -> RunResult:
         """Read a record, or say in one line what is wrong with the file."""
-        try:
-            content = json.loads(path.read_text())
-        except FileNotFoundError:
-            raise ValueError(f"there is no run record {path}") from None
-        except (ValueError, OSError) as error:
-            raise ValueError(f"{path} is not a run record: {error}") from None
-        names = {item.name for item in fields(cls)}
-        required = {"experiment", "model", "seed", "config", "parameters"}
-        missing = required - set(content if isinstance(content, dict) else {})
-        if missing:
-            raise ValueError(f"{path} is not a run record: it has no {', '.join(sorted(missing))}")
-        return cls(**{key: value for key, value in content.items() if key in names})
+        return cls(**_read(path, "run record", cls))
 
     @property
     def last(self) -> dict[str, Any]:
@@ -68,9 +60,37 @@ class RunResult:
         return self.epochs[-1] if self.epochs else {}
 
 
+@dataclass
+class Measurement:
+    """What was measured without training: its numbers, and where they come from."""
+
+    experiment: str
+    name: str
+    values: dict[str, Any]
+    seconds: float = 0.0
+    commit: str | None = None
+    versions: dict[str, str] = field(default_factory=dict)
+    data: dict[str, str] = field(default_factory=dict)  # checksums
+    hardware: dict[str, Any] = field(default_factory=dict)
+
+    def save(self, path: Path) -> None:
+        """Write the measurement, all of it or nothing."""
+        _write(path, asdict(self))
+
+    @classmethod
+    def load(cls, path: Path) -> Measurement:
+        """Read a measurement, or say in one line what is wrong with the file."""
+        return cls(**_read(path, "measurement", cls))
+
+
 def record_path(results: Path, experiment: str, model: str, seed: int) -> Path:
     """Where the record of a run is: ``results/<experiment>/<model>-seed<k>.json``."""
     return results / experiment / f"{model}-seed{seed}.json"
+
+
+def measurement_path(results: Path, experiment: str, name: str) -> Path:
+    """Where a measurement without training is: ``results/<experiment>/<name>.json``."""
+    return results / experiment / f"{name}.json"
 
 
 def checkpoint_folder(results: Path, experiment: str, model: str, seed: int) -> Path:
@@ -93,6 +113,30 @@ def finite(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
+
+
+def _write(path: Path, content: dict[str, Any]) -> None:
+    write_atomically(path, json.dumps(finite(content), indent=1) + "\n")
+
+
+def _read(path: Path, what: str, kind: type) -> dict[str, Any]:
+    """The fields of ``kind`` that a file holds; a later version may have written more."""
+    try:
+        content = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise ValueError(f"there is no {what} {path}") from None
+    except (ValueError, OSError) as error:
+        raise ValueError(f"{path} is not a {what}: {error}") from None
+    known = {item.name: item for item in fields(kind)}
+    required = {name for name, item in known.items() if _has_no_default(item)}
+    missing = required - set(content if isinstance(content, dict) else {})
+    if missing:
+        raise ValueError(f"{path} is not a {what}: it has no {', '.join(sorted(missing))}")
+    return {key: value for key, value in content.items() if key in known}
+
+
+def _has_no_default(item: Field[Any]) -> bool:
+    return item.default is MISSING and item.default_factory is MISSING
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:

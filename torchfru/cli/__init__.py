@@ -14,6 +14,7 @@ from .data import app as data
 from .demo import demo
 from .export import export
 from .predict import predict
+from .reproduce import reproduce
 from .runs import runs
 from .sweep import sweep
 from .train import train
@@ -31,6 +32,7 @@ app.command()(demo)
 app.command()(train)
 app.command()(runs)
 app.command()(sweep)
+app.command()(reproduce)
 app.command()(predict)
 app.command()(export)
 app.add_typer(data, name="data")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 from pathlib import Path
 
-from . import beijing, custom, imdb, memory, mnist, synthetic
+from . import bases, beijing, custom, frequencies, gradients, imdb, memory, mnist, synthetic
 from .config import DataConfig, ModelConfig, RunConfig, TrainingConfig
 from .override import override
 
@@ -25,10 +25,13 @@ __all__ = [
 
 EXPERIMENTS: dict[str, dict[str, RunConfig]] = {
     **synthetic.EXPERIMENTS,
+    **gradients.EXPERIMENTS,
     **mnist.EXPERIMENTS,
     **imdb.EXPERIMENTS,
-    **memory.EXPERIMENTS,
+    **frequencies.EXPERIMENTS,
     **beijing.EXPERIMENTS,
+    **bases.EXPERIMENTS,
+    **memory.EXPERIMENTS,
 }
 
 

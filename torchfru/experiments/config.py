@@ -45,14 +45,17 @@ class DataConfig:
     column: str | None = None  # or that of the series
     test: float | None = None  # the share that is kept for the test
     validation: float = 0.0  # the share of the training part that is held back from training
+    limit: int | None = None  # at most so many sequences of each part, drawn at random
 
     def __post_init__(self) -> None:
         _require(0 <= self.validation < 1, "data.validation", self.validation, "within [0, 1)")
+        _require_positive("data.limit", self.limit)
 
     def options(self) -> dict[str, Any]:
         """The options that were given, for ``torchfru.data.load``."""
         given = {key: value for key, value in asdict(self).items() if value is not None}
-        return {key: value for key, value in given.items() if key not in ("name", "validation")}
+        ours = ("name", "validation", "limit")
+        return {key: value for key, value in given.items() if key not in ours}
 
 
 @dataclass(frozen=True)
@@ -93,12 +96,12 @@ class TrainingConfig:
     epochs: int = 100
     clip: float | None = None  # the largest norm of the gradient
     max_loss: float = 1e6  # to end an epoch with a loss above this one is divergence
+    max_minutes: float | None = None  # the first epoch that ends beyond them is the last one
+    probe_every: int | None = None  # epochs between measurements of gradients; None: no such
 
     def __post_init__(self) -> None:
-        for name in ("lr", "lr_decay", "decay_every", "batch_size", "epochs", "max_loss"):
-            value = getattr(self, name)
-            _require(value > 0, f"training.{name}", value, "greater than 0")
-        _require(self.clip is None or self.clip > 0, "training.clip", self.clip, "greater than 0")
+        for name, value in asdict(self).items():
+            _require_positive(f"training.{name}", value)
 
 
 @dataclass(frozen=True)
@@ -112,12 +115,33 @@ class RunConfig:
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
+    def changes_since(self, then: dict[str, Any]) -> list[str]:
+        """What is different from a recorded configuration: ``training.lr=0.01, not 0.5``.
+
+        A field that the record does not have yet was None.
+        """
+        before, now = _flat(then), _flat(self.to_dict())
+        return [f"{k}={before.get(k)}, not {v}" for k, v in now.items() if before.get(k) != v]
+
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> RunConfig:
         """The inverse of :meth:`to_dict`, also after a journey through JSON."""
         model = {**values["model"], "alphas": tuple(values["model"]["alphas"])}
         data, training = DataConfig(**values["data"]), TrainingConfig(**values["training"])
         return cls(data, ModelConfig(**model), training)
+
+
+def _flat(config: dict[str, Any]) -> dict[str, Any]:
+    """By ``section.field``, with lists for tuples, as JSON has it."""
+    return {
+        f"{section}.{name}": list(value) if isinstance(value, tuple) else value
+        for section, values in config.items()
+        for name, value in values.items()
+    }
+
+
+def _require_positive(name: str, value: float | None) -> None:
+    _require(value is None or value > 0, name, value, "greater than 0")
 
 
 def _require(holds: bool, name: str, value: object, expected: str) -> None:

@@ -1,9 +1,12 @@
 """mix-sin and mix-poly: predict the next value of a mixture, at every step (the paper's figures).
 
-The authors' settings. ``--set data.variant=released`` gives the task of their program instead.
+The authors' settings. A model's name with ``-released`` has the task of their program instead:
+the whole sequence, from the last state.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from .config import DataConfig, RunConfig, TrainingConfig
 from .models import baselines, fru
@@ -13,8 +16,14 @@ MODELS = {**baselines(), "fru": fru(120, 5, max_freq=58.0)}
 
 def _runs(data: DataConfig, lr_decay: float) -> dict[str, RunConfig]:
     training = TrainingConfig(lr=0.001, lr_decay=lr_decay, batch_size=32, epochs=100, clip=5.0)
-    runs = {name: RunConfig(data, model, training) for name, model in MODELS.items()}
-    return {**runs, "fru-120-5": runs["fru"]}
+    released = replace(data, variant="released")
+    return {
+        **{name: RunConfig(data, model, training) for name, model in MODELS.items()},
+        **{
+            f"{name}-released": RunConfig(released, model, training)
+            for name, model in MODELS.items()
+        },
+    }
 
 
 EXPERIMENTS = {

@@ -12,7 +12,7 @@ from torch import Tensor
 from ..data import Split, Task
 from .objective import count_terms
 
-VALIDATION_SEED = 20_180_601  # the same samples are held back whatever a run's seed is
+CHOICE_SEED = 20_180_601  # the same samples are held back or left out whatever a run's seed is
 
 
 class Batch(NamedTuple):
@@ -99,8 +99,19 @@ def hold_back(split: Split, share: float) -> tuple[Split, Split]:
     kept = n - max(1, round(share * n))
     if kept < 1:
         raise ValueError(f"data.validation={share} leaves nothing of {n} sequences to train on")
-    order = torch.randperm(n, generator=torch.Generator().manual_seed(VALIDATION_SEED))
+    order = _draw(n)
     return take(split, order[:kept].sort().values), take(split, order[kept:].sort().values)
+
+
+def at_most(split: Split, limit: int | None) -> Split:
+    """A part, or as many of its samples as ``limit`` allows."""
+    if limit is None or limit >= len(split):
+        return split
+    return take(split, _draw(len(split))[:limit].sort().values)
+
+
+def _draw(n: int) -> Tensor:
+    return torch.randperm(n, generator=torch.Generator().manual_seed(CHOICE_SEED))
 
 
 def generator_for(*numbers: int) -> torch.Generator:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +33,13 @@ class Checkpoint:
     epochs: list[dict[str, Any]] = field(default_factory=list)
     split: dict[str, float] = field(default_factory=dict)
     data: dict[str, Any] = field(default_factory=dict)  # what the model was built for
+    measurements: dict[str, Any] = field(default_factory=dict)
 
     def save(self, path: Path) -> None:
         """Write the file, all of it or nothing."""
         tensors = {f"model.{name}": value for name, value in self.weights.items()}
         tensors |= {f"optimizer.{name}": value for name, value in self.optimizer.items()}
-        names = ("config", "seed", "step", "diverged", "epochs", "split", "data")
+        names = [item.name for item in fields(self) if item.name not in ("weights", "optimizer")]
         state = json.dumps(finite({name: getattr(self, name) for name in names}))
         content = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
         write_atomically(path, save(content, metadata={"format": FORMAT, "state": state}))

@@ -18,6 +18,7 @@ from .batches import Batch, Batches, mix
 from .checkpoint import Checkpoint, optimizer_tensors, restore_optimizer
 from .clock import Clock
 from .objective import count_correct, every_step, loss_sum, measures
+from .probe import GradientProbe
 
 # Sequences tested at once, and the steps that they may have together: speed, and memory.
 TEST_BATCH, TEST_STEPS = 256, 250_000
@@ -50,7 +51,9 @@ class RunModule(LightningModule):
         self.step = 0 if begin is None else begin.step
         self.diverged = False if begin is None else begin.diverged
         self.epochs: list[dict[str, Any]] = [] if begin is None else list(begin.epochs)
+        self.measurements: dict[str, Any] = {} if begin is None else dict(begin.measurements)
         self.clock = Clock(None if begin is None else begin.split)
+        self.probe = None if config.training.probe_every is None else GradientProbe(data)
         self._sums: dict[str, Tensor] = {}
         self._last: tuple[Tensor, int] = (torch.zeros(()), 0)  # the last batch's loss and terms
 
@@ -83,6 +86,10 @@ class RunModule(LightningModule):
                 f"the processes would resume after different epochs ({int(least)} and "
                 f"{int(most)}); put --results into a folder that all machines share"
             )
+
+    def on_train_start(self) -> None:
+        if self.epoch == 0:
+            self._probe()
 
     def on_train_epoch_start(self) -> None:
         self.clock.start_epoch()
@@ -170,9 +177,20 @@ class RunModule(LightningModule):
         if not last / max(terms, 1) <= self.config.training.max_loss:  # or not a number
             self._diverge()
         self.log_dict({key: float(value) for key, value in record.items() if key != "epoch"})
-        record["seconds"] = round(self.clock.end_epoch(), 3)
+        record["seconds"] = round(self._slowest(self.clock.end_epoch()), 3)
         self.epochs.append(finite(record))
+        self._probe()
+        if is_over(self.config.training, self.epochs, self.diverged):
+            self.trainer.should_stop = True
         self.on_epoch(self)
+
+    def _probe(self) -> None:
+        """The gradients, if it is time for them; that takes none of the epoch's seconds."""
+        every = self.config.training.probe_every
+        if self.probe is None or every is None or self.epoch % every:
+            return
+        entries = self.measurements.setdefault("gradients", [])
+        entries.append({"epoch": self.epoch, **finite(self.probe(self.model))})
 
     def checkpoint(self, data: dict[str, Any]) -> Checkpoint:
         """The state after the last whole epoch."""
@@ -188,6 +206,7 @@ class RunModule(LightningModule):
             epochs=self.epochs,
             split=self.clock.seconds,
             data=data,
+            measurements=self.measurements,
         )
 
     # Sums over batches and processes: loss, correct answers, terms ------------------------
@@ -208,6 +227,14 @@ class RunModule(LightningModule):
             torch.distributed.all_reduce(values)
         loss, correct, terms = values.tolist()
         return loss, correct, terms
+
+    def _slowest(self, seconds: float) -> float:
+        """The most of all processes: all of them must decide alike whether time is up."""
+        if self.trainer.world_size == 1:
+            return seconds
+        most = torch.tensor(seconds, device=self.device)
+        torch.distributed.all_reduce(most, torch.distributed.ReduceOp.MAX)
+        return float(most)
 
     def transfer_batch_to_device(
         self, batch: Batch, device: torch.device, dataloader_idx: int
@@ -261,6 +288,19 @@ def build_model(config: RunConfig, data: SequenceData, seed: int) -> SequenceMod
             vocab_size=data.vocab_size,
             **options,
         )
+
+
+def is_over(training: TrainingConfig, epochs: list[dict[str, Any]], diverged: bool) -> bool:
+    """Whether a run has nothing left to do: no epoch, or no time for another one.
+
+    >>> is_over(TrainingConfig(max_minutes=1.5), [{"seconds": 60.0}], diverged=False)
+    False
+    >>> is_over(TrainingConfig(max_minutes=1.5), 2 * [{"seconds": 60.0}], diverged=False)
+    True
+    """
+    minutes = sum(epoch["seconds"] for epoch in epochs) / 60
+    late = training.max_minutes is not None and minutes > training.max_minutes
+    return diverged or late or len(epochs) >= training.epochs
 
 
 def learning_rate(training: TrainingConfig, step: int) -> float:

@@ -15,12 +15,12 @@ from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 
 from ..data import SequenceData, Split, load
-from ..experiments.config import RunConfig
-from ..results import RunResult, checkpoint_folder, finite, record_path
+from ..experiments.config import DataConfig, RunConfig
+from ..results import RunResult, checkpoint_folder, record_path
 from . import environment
-from .batches import hold_back
+from .batches import at_most, hold_back
 from .checkpoint import Checkpoint, restore_weights
-from .module import RunData, RunModule
+from .module import RunData, RunModule, is_over
 
 CHECKPOINT = "last.safetensors"
 
@@ -75,7 +75,7 @@ def run_experiment(
         data = load(run.config.data.name, data_dir=data_dir, **run.config.data.options())
     if begin is not None:
         _require_same_data(run, begin, data)
-    splits = _split(data, run.config.data.validation)
+    splits = _split(data, run.config.data)
     measured = {part: splits[part] for part in _parts(run.config, parts)}
     with quiet():
         left = run.config.training.epochs - done
@@ -135,11 +135,12 @@ class Recorder:
             self._save(module)
 
     def _save(self, module: RunModule) -> None:
-        record, epochs = self.record, self.run.config.training.epochs
+        record, training = self.record, self.run.config.training
         record.epochs, record.diverged = module.epochs, module.diverged
+        record.measurements = module.measurements
         record.seconds = round(sum(epoch["seconds"] for epoch in module.epochs), 3)
         record.split = {part: round(value, 3) for part, value in module.clock.seconds.items()}
-        over = module.diverged or module.epoch >= epochs
+        over = is_over(training, module.epochs, module.diverged)
         record.status = "finished" if over else "running"
         record.save(self.run.record)
 
@@ -163,11 +164,12 @@ def finished_record(run: Run, begin: Checkpoint | None) -> RunResult | None:
     record = RunResult.load(run.record)
     if begin is not None:
         record.epochs, record.diverged = begin.epochs, begin.diverged
+        record.measurements = begin.measurements
     elif record.status == "finished":
         _require_same_settings(run, record.config)
     else:
         return None
-    if not record.diverged and len(record.epochs) < run.config.training.epochs:
+    if not is_over(run.config.training, record.epochs, record.diverged):
         return None
     if record.status != "finished":  # killed between checkpoint and record
         record.status = "finished"
@@ -177,14 +179,13 @@ def finished_record(run: Run, begin: Checkpoint | None) -> RunResult | None:
 
 
 def _require_same_settings(run: Run, config: dict[str, Any]) -> None:
-    then, now = _flat(config), _flat(finite(run.config.to_dict()))
-    changed = [key for key in now if then.get(key) != now[key] and key != "training.epochs"]
-    if changed:
-        key = changed[0]
-        raise ValueError(
-            f"{run.record} was begun with {key}={then.get(key)}, not {now[key]}; give the same "
-            f"settings to resume it, or leave --resume out to start again"
-        )
+    prolonging = ("training.epochs=", "training.max_minutes=")
+    for change in run.config.changes_since(config):
+        if not change.startswith(prolonging):
+            raise ValueError(
+                f"{run.record} was begun with {change}; give the same settings to resume it, or "
+                f"leave --resume out to start again"
+            )
 
 
 def _require_same_data(run: Run, begin: Checkpoint, data: SequenceData) -> None:
@@ -235,24 +236,16 @@ def _trainer(
     )
 
 
-def _split(data: SequenceData, validation: float) -> dict[str, Split]:
-    if validation == 0:
-        return {"train": data.train, "test": data.test}
-    train, held_back = hold_back(data.train, validation)
-    return {"train": train, "validation": held_back, "test": data.test}
+def _split(data: SequenceData, config: DataConfig) -> dict[str, Split]:
+    splits = {"train": data.train, "test": data.test}
+    if config.validation > 0:
+        splits["train"], splits["validation"] = hold_back(data.train, config.validation)
+    return {part: at_most(split, config.limit) for part, split in splits.items()}
 
 
 def _parts(config: RunConfig, parts: Sequence[str]) -> list[str]:
     held_back = config.data.validation > 0 and "validation" not in parts
     return [*parts, "validation"] if held_back else list(parts)
-
-
-def _flat(config: dict[str, Any]) -> dict[str, Any]:
-    return {
-        f"{section}.{name}": value
-        for section, values in config.items()
-        for name, value in values.items()
-    }
 
 
 @contextmanager

@@ -1,0 +1,100 @@
+"""What `torchfru reproduce` runs, the most worth knowing first: every table and figure early.
+
+Minutes are estimates for one core of the machine that the committed results come from, with a
+second run beside. All of it takes that machine's two cores about half a day.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from . import EXPERIMENTS
+
+SYNTHETIC = ("mix-poly-5", "mix-sin", "mix-poly-10", "mix-poly-15")
+MNIST = ("pixel-mnist", "permuted-mnist")
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A run of the plan; its settings are those of the experiment."""
+
+    experiment: str
+    model: str
+    seed: int
+    minutes: float  # an estimate, on one core
+
+
+def _runs(
+    experiments: str | tuple[str, ...],
+    minutes: dict[str, float],
+    seeds: Iterable[int] = (0,),
+) -> tuple[Planned, ...]:
+    """A run for each experiment, seed and model, whose minutes are given."""
+    names = (experiments,) if isinstance(experiments, str) else experiments
+    return tuple(
+        Planned(name, model, seed, cost)
+        for name in names
+        for seed in seeds
+        for model, cost in minutes.items()
+    )
+
+
+def _frequencies(steps: int, minutes: float) -> dict[str, float]:
+    return {name: minutes for name in EXPERIMENTS["frequencies"] if f"steps{steps}-" in name}
+
+
+def _memory(length: int, minutes: dict[str, float]) -> tuple[Planned, ...]:
+    problems = ("adding", "copy")
+    named = {f"{p}-{length}-{model}": cost for p in problems for model, cost in minutes.items()}
+    return _runs("memory", named)
+
+
+_FIRST = (
+    *_runs(MNIST, {"fru-60-10": 20}),
+    *_runs("imdb", {"fru-5-10": 6}),
+    *_runs("mix-poly-5", {"fru": 2, "lstm": 14, "rnn": 5, "sru": 10}),
+    *_runs("gradients", {"fru": 3, "rnn": 6, "sru": 12, "lstm": 16}),
+    *_runs("mix-sin", {"fru": 2, "rnn": 5, "sru": 10, "lstm": 14}),
+    *_runs("frequencies", _frequencies(28, 3.5)),
+    *_runs("bases", {f"mix-poly-5-{b}": 2 for b in ("fourier", "chebyshev", "legendre", "walsh")}),
+    *_memory(100, {"fru": 1}),
+    *_memory(1000, {"fru": 2}),
+)
+
+_TABLES = (
+    *_runs("imdb", {"fru-1-10": 6}),
+    *_runs("pixel-mnist", {"fru-40-10": 18}),
+    *_runs(("mix-poly-10", "mix-poly-15"), {"fru": 2, "rnn": 5, "sru": 10, "lstm": 14}),
+    *_runs("imdb", {"rnn": 15, "sru": 40, "lstm": 40}),
+    *_runs(MNIST, {"rnn": 48, "sru": 60, "lstm": 60}),
+)
+
+_SEEDS = (
+    *_runs(MNIST, {"fru-60-10": 20}, seeds=(1, 2)),
+    *_runs("imdb", {"fru-5-10": 6, "fru-1-10": 6}, seeds=(1, 2)),
+    *_runs(SYNTHETIC, {"fru": 2}, seeds=(1, 2)),
+    *_runs("pixel-mnist", {"fru-40-10": 18}, seeds=(1, 2)),
+)
+
+_REST = (
+    *_runs("bases", {f"permuted-{b}": 20 for b in ("fourier", "chebyshev", "legendre", "walsh")}),
+    *_memory(100, {"rnn": 2, "gru": 6, "sru": 5, "lstm": 7}),
+    *_memory(10_000, {"fru": 4}),
+    *_memory(1000, {"rnn": 8, "gru": 11, "sru": 11, "lstm": 11}),
+    *_runs("frequencies", _frequencies(784, 20)),
+    *_memory(10_000, {"rnn": 11, "gru": 12, "sru": 12, "lstm": 12}),
+    *_runs(
+        SYNTHETIC,
+        {"fru-released": 2, "rnn-released": 5, "sru-released": 10, "lstm-released": 14},
+    ),
+    *_runs("permuted-mnist", {"fru-40-10": 18}),
+)
+
+PLAN: tuple[Planned, ...] = (*_FIRST, *_TABLES, *_SEEDS, *_REST)
+
+# Measurements without training, by experiment and name: seconds each.
+MEASUREMENTS: tuple[tuple[str, str], ...] = (
+    ("beijing", "fits"),
+    *((experiment, "simple") for experiment in SYNTHETIC),
+)
