@@ -50,16 +50,26 @@ def scan(
 
 # The operators -----------------------------------------------------------------------------
 #
-# torch keeps compiled programs on disk by the names of their operators: an operator whose schema
-# changes needs a new name.
+# Defined piece by piece: torch.library.custom_op, which does it in one go, imports torch's compiler
+# at the first call, and that takes longer than all else that a first call does. torch keeps
+# compiled programs on disk by the names of their operators: an operator whose schema changes needs
+# a new name.
 
-
-@torch.library.custom_op(
-    "torchfru::fru_scan",
-    mutates_args=(),
-    device_types="cpu",
-    schema=f"({_INPUTS}) -> (Tensor y, Tensor u, Tensor h, Tensor kept)",
+SCAN, SCAN_BACKWARD = "torchfru::fru_scan", "torchfru::fru_scan_backward"
+torch.library.define(
+    SCAN,
+    f"({_INPUTS}) -> (Tensor y, Tensor u, Tensor h, Tensor kept)",
+    tags=torch.Tag.pt2_compliant_tag,
 )
+torch.library.define(
+    SCAN_BACKWARD,
+    f"(Tensor? d_y, Tensor? d_u, {_INPUTS}, Tensor h, Tensor kept, bool needs_x, "
+    "bool needs_rows) -> Tensor[]",
+    tags=torch.Tag.pt2_compliant_tag,
+)
+
+
+@torch.library.impl(SCAN, "cpu")
 def _fru_scan(
     x: Tensor, u: Tensor, rows: Tensor, *rest: Any
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -88,8 +98,9 @@ def _fru_scan(
     return y, (u + memory.gather(total, x.shape[1])).contiguous(), h, kept
 
 
-@_fru_scan.register_fake
-def _(x: Tensor, u: Tensor, rows: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _shapes(
+    x: Tensor, u: Tensor, rows: Tensor, *rest: Any
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     *parameters, _, nonlinearity = rest
     weights = Weights(*parameters)
     loop = new_loop(x, weights, nonlinearity)
@@ -98,13 +109,7 @@ def _(x: Tensor, u: Tensor, rows: Tensor, *rest: Any) -> tuple[Tensor, Tensor, T
     return y, u.new_empty(u.shape), loop.new_hidden(steps), loop.new_kept(steps)
 
 
-@torch.library.custom_op(
-    "torchfru::fru_scan_backward",
-    mutates_args=(),
-    device_types="cpu",
-    schema=f"(Tensor? d_y, Tensor? d_u, {_INPUTS}, Tensor h, Tensor kept, bool needs_x, "
-    "bool needs_rows) -> Tensor[]",
-)
+@torch.library.impl(SCAN_BACKWARD, "cpu")
 def _fru_scan_backward(d_y: Tensor | None, d_u: Tensor | None, *rest: Any) -> list[Tensor]:
     """The gradients of x, u, rows and the weights, in that order; (0,) where there is none.
 
@@ -122,8 +127,7 @@ def _fru_scan_backward(d_y: Tensor | None, d_u: Tensor | None, *rest: Any) -> li
     return [grad.contiguous() for grad in walk.gradients()]
 
 
-@_fru_scan_backward.register_fake
-def _(d_y: Tensor | None, d_u: Tensor | None, *rest: Any) -> list[Tensor]:
+def _shapes_backward(d_y: Tensor | None, d_u: Tensor | None, *rest: Any) -> list[Tensor]:
     x, u, rows, *weights = rest[: 3 + len(Weights._fields)]
     needs_x, needs_rows = rest[-2:]
     d_x, d_rows = x.new_empty(x.shape if needs_x else 0), rows.new_empty(rows.shape)
@@ -158,8 +162,10 @@ def _refuse(ctx: Any, *_: Any) -> None:
     )
 
 
-_fru_scan.register_autograd(_backward, setup_context=_save)
-_fru_scan_backward.register_autograd(_refuse)
+torch.library.register_fake(SCAN, _shapes)
+torch.library.register_fake(SCAN_BACKWARD, _shapes_backward)
+torch.library.register_autograd(SCAN, _backward, setup_context=_save)
+torch.library.register_autograd(SCAN_BACKWARD, _refuse)
 
 
 # The parts ---------------------------------------------------------------------------------
