@@ -59,6 +59,8 @@ SWEEPS: dict[str, tuple[int, ...]] = {
     "freq_dim": (5, 10, 20, 40),
 }
 SWEEP_BATCH = 16  # of the sweep over steps: 100,000 steps must fit the machine
+SMALL_BATCHES = (1, 8)  # at which FRU is set against nn.LSTM as well
+PATIENCE = 0.3  # seconds that a quick layer is called again and again for, in each turn
 
 
 def contenders(shape: Shape) -> dict[str, Callable[[], nn.Module]]:
@@ -145,7 +147,12 @@ def measure(
 
     Each turn begins with a call that does not count: it compiles, and it leaves the allocator as
     a layer that is being trained finds it, and not with what the one before has left behind.
+
+    Denormal numbers are flushed for all: nn.LSTM's gradients vanish into them over hundreds of
+    steps, and its backward pass would take ten times as long. Threads that exist already do not
+    take part in that: measure in a new process.
     """
+    torch.set_flush_denormal(True)
     makers = contenders(shape)
     chosen = list(makers) if names is None else list(names)
     layers = {name: makers[name]() for name in chosen}
@@ -165,9 +172,13 @@ def measure(
 
 
 def _seconds(work: Callable[..., object], *arguments: object) -> float:
-    start = time.perf_counter()
-    work(*arguments)
-    return time.perf_counter() - start
+    """Of a call; if it is quick, the median of as many as there is patience for."""
+    times: list[float] = []
+    while sum(times) < PATIENCE:
+        start = time.perf_counter()
+        work(*arguments)
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
 
 
 # Memory ------------------------------------------------------------------------------------
@@ -232,12 +243,12 @@ def kernel_rate(shape: Shape, rounds: int) -> Rate | None:
     )
     a = loop.lay_out(torch.randn(shape.steps, n_g, n_h) / shape.steps)
     h, kept = loop.new_hidden(shape.steps), loop.new_kept(shape.steps)
+    z = loop.pack_z(torch.zeros(shape.batch, n_g))
     left, right = torch.randn(size, size), torch.randn(size, size)
     kernel, product = Timing(), Timing()
     for turn in range(rounds + 1):
-        z = loop.pack_z(torch.zeros(shape.batch, n_g))
         timings = (
-            (kernel, _seconds(loop.forward, x, a, None, z, kept, h)),
+            (kernel, _seconds(lambda: loop.forward(x, a, None, z.zero_(), kept, h))),
             (product, _seconds(torch.mm, left, right)),
         )
         for timing, seconds in timings:
@@ -262,6 +273,20 @@ def sweep(
         changed = replace(shape, **{what: value})  # type: ignore[arg-type]
         times[value] = measure(changed, rounds, [best], tick)[0].training.median
     return times
+
+
+def small_batches(
+    shape: Shape, rounds: int, tick: Callable[[str], None] = print
+) -> dict[int, dict[str, float]]:
+    """Seconds of a training step at small batches, of nn.LSTM and of FRU by the best backend."""
+    names = ["nn.LSTM", f"FRU {available_backends()[-1]}"]
+    return {
+        batch: {
+            result.name: result.training.median
+            for result in measure(replace(shape, batch=batch), rounds, names, tick)
+        }
+        for batch in SMALL_BATCHES
+    }
 
 
 def environment() -> dict[str, Any]:

@@ -61,6 +61,12 @@ def _remarks(record: dict[str, Any]) -> list[str]:
     for what, times in record["sweeps"].items():
         entries = ", ".join(f"{int(v):,}: {1e3 * s:,.2f} ms" for v, s in times.items())
         lines.append(f"- FRU's training step by `{what}`: {entries}")
+    for batch, seconds in record.get("small_batches", {}).items():
+        (lstm, slow), (fru, fast) = seconds.items()
+        lines.append(
+            f"- batch {batch}: {lstm} {1e3 * slow:,.1f} ms, {fru} {1e3 * fast:,.2f} ms: "
+            f"{slow / fast:.1f} x"
+        )
     return lines
 
 

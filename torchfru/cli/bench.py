@@ -62,9 +62,15 @@ def bench(
         for what in measuring.SWEEPS if sweeps else ():
             task = progress.add_task(what, total=rounds * len(measuring.SWEEPS[what]))
             grown[what] = measuring.sweep(shape, what, rounds, tick)
+        small: dict[int, dict[str, float]] = {}
+        if sweeps:
+            total = 2 * rounds * len(measuring.SMALL_BATCHES)
+            task = progress.add_task("small batches", total=total)
+            small = measuring.small_batches(shape, rounds, tick)
     _print(console, preset, shape, results, rate, grown)
+    _print_small(console, small)
     if json_file is not None:
-        document = _document(preset, shape, rounds, results, rate, grown)
+        document = _document(preset, shape, rounds, results, rate, grown) | {"small_batches": small}
         _write(json_file, json.dumps(document, indent=1))
     if plot is not None:
         from ..bench_plot import draw
@@ -123,6 +129,16 @@ def _print(
     for what, seconds in grown.items():
         entries = ", ".join(f"{value:,}: {1e3 * s:,.2f} ms" for value, s in seconds.items())
         console.print(f"FRU forward + backward by {what}: {entries}", highlight=False)
+
+
+def _print_small(console: Console, small: dict[int, dict[str, float]]) -> None:
+    for batch, seconds in small.items():
+        (lstm, slow), (fru, fast) = seconds.items()
+        console.print(
+            f"Batch {batch}: {lstm} {1e3 * slow:,.1f} ms, {fru} {1e3 * fast:,.2f} ms, "
+            f"{slow / fast:.1f} x",
+            highlight=False,
+        )
 
 
 def _milliseconds(seconds: float, spread: float) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from torch import Tensor
 
 from . import numba_cpu as kernels
@@ -40,7 +38,7 @@ class BatchLoop:
         self.u_in = padded(u_in.t(), (self.n_in, self.n_h_padded))
         b2 = u_in.new_zeros(0) if b2 is None else b2
         self.b2 = padded(b2, (self.n_h_padded,))
-        self.room: list[Any] = []
+        self.room: list[list[Tensor]] = []
 
     def chunks(self, steps: int) -> list[tuple[slice, slice]]:
         return cut(steps, CHUNK)
@@ -50,7 +48,7 @@ class BatchLoop:
 
     def new_kept(self, steps: int) -> Tensor:
         segments = -(-steps // kernels.SEGMENT)
-        return self.w2.new_empty(segments, self.rows, self.n_g_padded, self.row)
+        return large_empty((segments, self.rows, self.n_g_padded, self.row), self.w2)
 
     def hidden(self, h: Tensor) -> Tensor:
         """h as (L, n_h, lanes)."""
@@ -69,9 +67,8 @@ class BatchLoop:
         self, x: Tensor, a: Tensor, stop: Tensor | None, z: Tensor, kept: Tensor, h: Tensor
     ) -> None:
         """Read x (L, N, n_in) with A(t), laid out, (L, numbers); z, kept and h are written."""
-        x = padded(x.transpose(1, 2), (*x.shape[::2], self.lanes))  # (L, n_in, lanes)
         a = a.view(-1, self.n_g_padded, self.n_h_padded)
-        arrays = (x, a, self.w2, self.u_in, self.b2, self._stops(stop), z, kept, h)
+        arrays = (self._inputs(x), a, self.w2, self.u_in, self.b2, self._stops(stop), z, kept, h)
         arguments = [array.numpy() for array in arrays]
 
         def work(_: int, part: range) -> None:
@@ -96,49 +93,46 @@ class BatchLoop:
         """
         d_h = padded(d_h, tuple(h.shape))
         a = a.view(-1, self.n_g_padded, self.n_h_padded)
-        arrays = (a, self.w2, self._inputs_and_one(x), self._stops(stop), kept, h, d_h, d_z)
+        arrays = (a, self.w2, self._inputs(x), self._stops(stop), kept, h, d_h, d_z)
         arguments = [array.numpy() for array in arrays]
         parts = shares(self.rows)
-        d_a, *room = self._room(len(parts), len(x))
-        rows = self.n_g_padded + self.n_in_padded
-        d_w = a.new_zeros(len(parts), self._blocks(rows), kernels.SUMS)
+        self.room = self.room or self._room(len(parts))
+        room = [(own[0][: len(x)], *own[1:]) for own in self.room]
 
         def work(index: int, part: range) -> None:
-            out = (d_a[index].numpy(), d_w[index].numpy(), *room[index])
+            own = [array.numpy() for array in room[index]]
             for first in part[::ROWS_AT_ONCE]:
-                last = min(first + ROWS_AT_ONCE, part.stop)
-                room[index][2][:] = 0
-                kernels.backward(*arguments, *out, self.kind, *self.shape, first, last)
+                rows = (first, min(first + ROWS_AT_ONCE, part.stop))
+                fresh = first == part.start
+                kernels.backward(*arguments, *own, self.kind, *self.shape, *rows, fresh)
 
         with announced(kernels.backward):
             run(work, parts)
-        d_drive = d_h[:, : self.n_h, : self.samples]
-        d_w = self._unblock(total(d_w).view(1, -1), rows)[0, :, : self.n_h].t()  # (n_h, rows)
+        d_a = total([own[0] for own in room]).flatten(1)
+        d_w = total([own[1] for own in room]).view(1, -1)
+        factors = self.n_g_padded + self.n_in_padded
+        d_w = self._unblock(d_w, factors)[0, :, : self.n_h].t()  # (n_h, factors)
         sizes = (self.n_g, self.n_g_padded - self.n_g, self.n_in, self.n_in_padded - self.n_in)
         d_w2, _, d_u_in, d_one = d_w.split(sizes, 1)
-        return LoopGradients(d_drive, total(d_a).flatten(1), d_w2, d_u_in, d_one[:, 0])
+        d_drive = d_h[:, : self.n_h, : self.samples]
+        return LoopGradients(d_drive, d_a, d_w2, d_u_in, d_one[:, 0])
 
-    def _inputs_and_one(self, x: Tensor) -> Tensor:
-        """All that U and b2 are multiplied with: (L, n_in and more, lanes)."""
-        result = x.new_zeros(len(x), self.n_in_padded, self.lanes)
-        result[:, : self.n_in, : self.samples] = x.transpose(1, 2)
-        result[:, self.n_in] = 1
-        return result
+    def _inputs(self, x: Tensor) -> Tensor:
+        """(L, N, n_in) as (L, n_in, lanes)."""
+        return padded(x.transpose(1, 2), (len(x), self.n_in, self.lanes))
 
-    def _room(self, parts: int, steps: int) -> list[Any]:
-        """Room for d_a, and for each thread: z and g of its rows, sums that are still vectors."""
-        if not self.room:
-            rows, vector = min(self.rows, ROWS_AT_ONCE), self.row // self.width
-            blocks, factors = self._blocks(self.n_g_padded), self.n_g_padded + self.n_in_padded
-            d_a = large_empty((parts, CHUNK, blocks, kernels.SUMS), self.w2)
-            shapes = (
-                (rows, self.n_g_padded, self.row),
-                (kernels.SEGMENT, rows, factors, self.row),
-                (self._blocks(factors), kernels.SUMS, vector),
-            )
-            own = [[self.w2.new_empty(s).numpy() for s in shapes] for _ in range(parts)]
-            self.room = [d_a, *own]
-        return [self.room[0][:, :steps].zero_(), *self.room[1:]]
+    def _room(self, parts: int) -> list[list[Tensor]]:
+        """For each thread: d_a, d_w, and what it works in."""
+        rows, vector = min(self.rows, ROWS_AT_ONCE), self.row // self.width
+        factors = self.n_g_padded + self.n_in_padded
+        shapes = (
+            (CHUNK, self._blocks(self.n_g_padded), kernels.SUMS),  # d_a
+            (self._blocks(factors), kernels.SUMS),  # d_w
+            (rows, self.n_g_padded, self.row),  # z
+            (kernels.SEGMENT, rows, factors, self.row),  # g
+            (self._blocks(factors), kernels.SUMS, vector),  # sums that are still vectors
+        )
+        return [[large_empty(shape, self.w2) for shape in shapes] for _ in range(parts)]
 
     def lay_out(self, matrices: Tensor) -> Tensor:
         """Matrices (K, n_g, n_h) as A(t) lies in memory: (K, numbers)."""

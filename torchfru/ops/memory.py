@@ -50,6 +50,8 @@ class Memory:
         """W (n, n_u) as (K, n, n_h): the columns of frequency k where its slice of h is."""
         blocks, per_block, freq_dim = self.blocks, self.per_block, self.freq_dim
         parts = weight.unflatten(1, (blocks, per_block, freq_dim))  # (n, M, m, d)
+        if per_block == 1:
+            return parts.squeeze(2).transpose(0, 1)
         full = weight.new_zeros(blocks, per_block, len(weight), per_block, freq_dim)
         full.diagonal(dim1=1, dim2=3).copy_(parts.permute(1, 0, 3, 2))
         return full.flatten(3).flatten(0, 1)

@@ -193,16 +193,23 @@ def _weight_backward(d_h, g, w_sums, width, begin, end, first, last):
 
 @_kernel
 def backward(
-    a, w2, x, stop, kept, h, d_h, d_z, d_a, d_w, z, g, w_sums, kind, tile, width, first, last
+    a, w2, x, stop, kept, h, d_h, d_z, d_a, d_w, z, g, w_sums, kind, tile, width, first, last, fresh
 ):
     """All steps backwards: d_h becomes d(U x + b2), d_z is carried to before the first step.
 
-    x (L, n_in, N) has one more input than the forward pass: 1. For W2, U and b2 are all weights
-    of h, and get their gradients in one go: d_w (blocks, SUMS), of g and then x, and d_a
-    (L, blocks, SUMS) are added to. z (rows, n_g, row), g (SEGMENT, rows, n_g + n_in, row) and
-    w_sums (blocks, SUMS, vector), which starts at zero, are room for the rows that the kernel
-    works on.
+    d_a (L, blocks, SUMS) and d_w (blocks, SUMS) are added to, or written if ``fresh``. W2, U and
+    b2 are all weights of h, and get their gradients in one go: d_w is that of g, then x, then 1.
+
+    z (rows, n_g, row), g (SEGMENT, rows, n_g + n_in + 1 and more, row) and w_sums (blocks, SUMS,
+    vector) are room for the rows that the kernel works on.
     """
+    if fresh:
+        d_a[:] = 0
+        d_w[:] = 0
+    w_sums[:] = 0
+    one = w2.shape[0] + x.shape[1]
+    g[:, :, one] = 1
+    g[:, :, one + 1 :] = 0
     steps = a.shape[0]
     for segment in range((steps - 1) // SEGMENT, -1, -1):
         begin, end = segment * SEGMENT, min((segment + 1) * SEGMENT, steps)
