@@ -28,6 +28,7 @@ ALLOWED = {
     "bench": {"nn", "ops"},
     "bench_plot": {"bench"},
     "bench_report": set(),
+    "report": {"report", "experiments", "results"},
     "theory": {"theory", "basis", "nn", "ops"},
     "cli": {
         "cli",
@@ -36,6 +37,7 @@ ALLOWED = {
         "data",
         "demo",
         "experiments",
+        "report",
         "results",
         "theory",
         "training",

@@ -1,0 +1,47 @@
+"""What a report is made of, before it is HTML or Markdown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Link:
+    """A text that leads to a record, ``experiment/model-seed0``, or to all of a model's."""
+
+    text: str
+    to: str
+    is_file: bool = True
+
+
+Cell = str | tuple[Link, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells under a header; the columns from ``text_from`` on are words, not numbers."""
+
+    caption: str
+    header: tuple[str, ...]
+    rows: list[tuple[Cell, ...]]
+    text_from: int = 99
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Drawings side by side, as SVG, over a caption."""
+
+    name: str
+    caption: str
+    panels: list[str]
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the report: paragraphs, then tables and figures."""
+
+    name: str
+    title: str
+    text: list[str]
+    tables: list[Table] = field(default_factory=list)
+    figures: list[Figure] = field(default_factory=list)

@@ -1,0 +1,265 @@
+"""The records of a folder, as the report looks at them: by model, and against the plan."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ..experiments import EXPERIMENTS, RunConfig
+from ..experiments.plan import MEASUREMENTS, PLAN
+from ..results import Measurement, RunResult, iter_records, measurement_path
+
+NUMBERS = (int, float)
+NORMS = ("l1", "l2", "linf")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Record:
+    """A run's record with its name, ``experiment/model-seed0``."""
+
+    name: str
+    run: RunResult
+    config: RunConfig
+
+    @property
+    def finished(self) -> bool:
+        return self.run.status == "finished"
+
+    @property
+    def usable(self) -> bool:
+        """Whether its last epoch's measure is a result."""
+        return self.finished and not self.run.diverged and bool(self.run.epochs)
+
+    @property
+    def progress(self) -> str:
+        """How far it got, "12 of 100 epochs, 45 minutes"."""
+        done, planned = len(self.run.epochs), self.config.training.epochs
+        return f"{done} of {planned} epochs, {self.run.seconds / 60:.0f} minutes"
+
+    @property
+    def changes(self) -> list[str]:
+        """The settings that are not the experiment's own, each with both values.
+
+        A bound on the minutes is left out: it shows in the number of epochs.
+        """
+        own = EXPERIMENTS.get(self.run.experiment, {}).get(self.run.model)
+        if own is None:
+            return ["the experiment has no settings of its own"]
+        ours, theirs = flat(self.config), flat(own)
+        return [
+            f"{key} {ours[key]} instead of {theirs[key]}"
+            for key in ours
+            if ours[key] != theirs[key] and key != "training.max_minutes"
+        ]
+
+    def curve(self, measure: str) -> list[tuple[int, float, float]]:
+        """(epoch, minutes so far, measure) of every epoch that has a finite one."""
+        minutes, points = 0.0, []
+        for epoch in self.run.epochs:
+            minutes += (epoch.get("seconds") or 0.0) / 60
+            if isinstance(epoch.get(measure), NUMBERS):
+                points.append((epoch["epoch"], minutes, epoch[measure]))
+        return points
+
+
+@dataclass(frozen=True)
+class Group:
+    """The runs of a model in an experiment, by seed."""
+
+    experiment: str
+    model: str
+    records: tuple[Record, ...]
+
+    @property
+    def name(self) -> str:
+        return f"{self.experiment}/{self.model}"
+
+    @property
+    def usable(self) -> list[Record]:
+        return [record for record in self.records if record.usable]
+
+    @property
+    def diverged(self) -> list[Record]:
+        return [record for record in self.records if record.run.diverged]
+
+    @property
+    def unfinished(self) -> list[Record]:
+        return [record for record in self.records if not record.finished]
+
+    @property
+    def epochs(self) -> int:
+        """Of the run that was trained least, of those that count."""
+        return min((len(record.run.epochs) for record in self.usable), default=0)
+
+    @property
+    def asked(self) -> int:
+        """The epochs that the experiment asks for, or the runs, where those are more."""
+        own = EXPERIMENTS.get(self.experiment, {}).get(self.model)
+        configs = [record.config for record in self.records] + ([] if own is None else [own])
+        return max((config.training.epochs for config in configs), default=0)
+
+    @property
+    def cut_short(self) -> bool:
+        """Whether a run that counts ended before the epochs that were asked for."""
+        return bool(self.usable) and self.epochs < self.asked
+
+    def last(self, measure: str) -> list[float]:
+        """The last epoch's measure of each run that counts."""
+        values = (record.run.last.get(measure) for record in self.usable)
+        return [value for value in values if isinstance(value, NUMBERS)]
+
+    def mean(self, measure: str) -> float | None:
+        values = self.last(measure)
+        return statistics.fmean(values) if values else None
+
+
+@dataclass(frozen=True)
+class Missing:
+    """What the plan has and the records do not, with how far it got."""
+
+    experiment: str
+    name: str
+    progress: str
+
+
+@dataclass(frozen=True)
+class Library:
+    """All records of a folder; ``broken`` says in a line each what could not be read."""
+
+    folder: Path
+    runs: tuple[Record, ...]
+    measurements: dict[str, Measurement]
+    broken: tuple[str, ...]
+
+    @cached_property
+    def groups(self) -> dict[tuple[str, str], Group]:
+        found: dict[tuple[str, str], list[Record]] = {}
+        for record in self.runs:
+            found.setdefault((record.run.experiment, record.run.model), []).append(record)
+        return {key: Group(*key, tuple(records)) for key, records in found.items()}
+
+    def group(self, experiment: str, model: str) -> Group:
+        """The runs of a model; an empty group where there are none."""
+        return self.groups.get((experiment, model), Group(experiment, model, ()))
+
+    def models(self, experiment: str) -> list[str]:
+        """The experiment's models that are planned or recorded, in its order."""
+        known = {planned.model for planned in PLAN if planned.experiment == experiment}
+        known |= {model for name, model in self.groups if name == experiment}
+        return [model for model in EXPERIMENTS[experiment] if model in known]
+
+    def values(self, name: str) -> dict[str, Any]:
+        """What the measurement ``experiment/name`` found; empty where there is none."""
+        return self.measurements[name].values if name in self.measurements else {}
+
+    @cached_property
+    def missing(self) -> list[Missing]:
+        """The plan's runs and measurements without a finished record, in its order."""
+        found = {record.name: record for record in self.runs}
+        missing = []
+        for run in PLAN:
+            record = found.get(f"{run.experiment}/{run.model}-seed{run.seed}")
+            if record is None or not record.finished:
+                progress = "not begun" if record is None else f"unfinished, {record.progress}"
+                name = f"{run.model}, seed {run.seed}"
+                missing.append(Missing(run.experiment, name, progress))
+        for experiment, name in MEASUREMENTS:
+            if f"{experiment}/{name}" not in self.measurements:
+                missing.append(Missing(experiment, name, "not measured"))
+        return missing
+
+
+def read_library(folder: Path) -> Library:
+    """Read every record under a folder. One that cannot be read is named, and left out."""
+    paths = [measurement_path(folder, *names) for names in MEASUREMENTS]
+    runs = [_attempt(_read_run, path) for path in iter_records(folder)]
+    measured = [_attempt(_read_measurement, path) for path in paths if path.exists()]
+    if not (runs or measured):
+        raise ValueError(
+            f"there are no run records in {folder}; torchfru reproduce or torchfru train write some"
+        )
+    return Library(
+        folder,
+        tuple(found for found in runs if isinstance(found, Record)),
+        {f"{m.experiment}/{m.name}": m for m in measured if isinstance(m, Measurement)},
+        tuple(found for found in [*runs, *measured] if isinstance(found, str)),
+    )
+
+
+def _attempt(read: Callable[[Path], T], path: Path) -> T | str:
+    """What a file holds, or what is wrong with it."""
+    try:
+        return read(path)
+    except ValueError as error:
+        return str(error)
+
+
+def _read_run(path: Path) -> Record:
+    run = RunResult.load(path)
+    name = f"{path.parent.name}/{path.stem}"
+    if name != f"{run.experiment}/{run.model}-seed{run.seed}":
+        raise ValueError(
+            f"{path} is the record of {run.experiment} {run.model}, seed {run.seed}, by its "
+            "content; give the file its own name back"
+        )
+    with _shape(path, "run record"):
+        config = RunConfig.from_dict(run.config)
+        _require_numbers([run.seconds, run.parameters])
+        for epoch in run.epochs:
+            _require_numbers([epoch["epoch"]])
+            _require_numbers(value for value in epoch.values() if value is not None)
+        for probe in run.measurements.get("gradients", []):
+            _require_numbers([probe["epoch"], *probe["step"]])
+            for norm in NORMS:
+                _require_curve(probe[norm], probe["step"])
+    return Record(name, run, config)
+
+
+def _read_measurement(path: Path) -> Measurement:
+    found = Measurement.load(path)
+    with _shape(path, "measurement"):
+        if found.name == "fits":
+            _require_numbers(found.values["series"])
+            for fits in found.values["fits"].values():
+                for terms in found.values["terms"]:
+                    _require_numbers([fits[str(terms)]["rmse"]])
+                    _require_curve(fits[str(terms)]["curve"], found.values["series"])
+        else:
+            _require_numbers(found.values.values())
+    return found
+
+
+@contextmanager
+def _shape(path: Path, what: str) -> Iterator[None]:
+    """JSON of another shape than a record's is an error that names the file."""
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        problem = f"no {error}" if isinstance(error, KeyError) else str(error)
+        raise ValueError(f"{path} is not a {what}: {problem}") from None
+
+
+def _require_numbers(values: Iterable[Any]) -> None:
+    for value in values:
+        if not isinstance(value, NUMBERS):
+            raise ValueError(f"{value!r} is not a number")
+
+
+def _require_curve(values: list[Any], steps: list[Any]) -> None:
+    _require_numbers(value for value in values if value is not None)
+    if len(values) != len(steps):
+        raise ValueError(f"a curve has {len(values)} values for {len(steps)} steps")
+
+
+def flat(config: RunConfig) -> dict[str, Any]:
+    return {
+        f"{section}.{name}": value
+        for section, values in config.to_dict().items()
+        for name, value in values.items()
+    }

@@ -1,0 +1,57 @@
+"""Beijing's temperature, fitted with a few terms of each basis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..content import Cell, Link, Section, Table
+from ..figures import Curve, Panel
+from ..names import label, style
+from ..records import Library
+from .curves import figure
+
+TITLE = "Beijing's temperature"
+
+
+def section(library: Library) -> Section:
+    text = [
+        "Least-squares fits to Beijing's daily mean temperature, 2010 to 2012, with as many terms "
+        "of each basis (the paper's Figure 2 shows the Fourier ones and prints no numbers). "
+        "Exponentials are what an SRU can sum: moving averages that forget at a fixed rate.",
+    ]
+    values = library.values("beijing/fits")
+    if not values:
+        return Section("beijing", TITLE, [*text, "They have not been recorded yet."])
+    terms, fits = values["terms"], values["fits"]
+    rows: list[tuple[Cell, ...]] = [
+        (
+            label(basis),
+            *((Link(f"{fits[basis][str(n)]['rmse']:.2f}", "beijing/fits"),) for n in terms),
+        )
+        for basis in fits
+    ]
+    table = Table(
+        "Root mean squared error in degrees Celsius, by number of terms",
+        ("basis", *(str(count) for count in terms)),
+        rows,
+    )
+    errors = [
+        Curve(label(basis), terms, [fits[basis][str(n)]["rmse"] for n in terms], style(basis))
+        for basis in fits
+    ]
+    panels = [_fit_panel(values, count) for count in terms]
+    panels.append(Panel("Error by number of terms", "terms", "RMSE, °C", errors))
+    caption = "The series with two of the fits, by number of terms; and the error of every basis."
+    figures = figure("beijing", caption, panels)
+    return Section("beijing", TITLE, text, [table], figures)
+
+
+def _fit_panel(values: dict[str, Any], count: int) -> Panel:
+    series, fits = values["series"], values["fits"]
+    days = range(len(series))
+    curves = [Curve("temperature", days, series, 0, "background")]
+    for basis in ("exponentials", "fourier"):
+        if basis in fits:
+            fitted = fits[basis][str(count)]["curve"]
+            curves.append(Curve(label(basis), days, fitted, style(basis), "plain"))
+    return Panel(f"{count} terms", "day", "°C", curves)

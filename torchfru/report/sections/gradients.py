@@ -1,0 +1,75 @@
+"""Gradients to the initial state: three norms, four models, by step and epoch."""
+
+from __future__ import annotations
+
+from ..claims import spreads
+from ..content import Cell, Link, Section, Table
+from ..figures import Curve, Panel, decades
+from ..names import label
+from ..records import NORMS, Group, Library, Record
+from ..tables import EMPTY, parameters, result, runs_table
+from .curves import figure
+
+
+def section(library: Library) -> Section:
+    groups = {label(m): library.group("gradients", m) for m in library.models("gradients")}
+    probed = {name: record for name, group in groups.items() if (record := _probed(group))}
+    text = [
+        "The norm of the gradient of the error at step t to the initial state, while training on "
+        "mixtures of polynomials of degree 5: means over 20 consecutive steps and the test "
+        "sequences, before training and after every tenth epoch (the paper's Figure 5). SRU has "
+        "the rates 0, 0.25, 0.5, 0.9, 0.95, as that figure's caption says.",
+        "Settings: the authors' for mixtures of polynomials.",
+    ]
+    tables = [runs_table("Runs", groups, [result("test MSE", "test_mse", ".2e"), parameters()])]
+    tables.insert(0, _spread_table(groups))
+    caption = (
+        "Norms of the gradient to the initial state by step, a row a model, from epoch 0 (dark) "
+        "to the last one (light)."
+    )
+    figures = figure("gradients", caption, _gradient_panels(probed))
+    return Section("gradients", "Gradients", text, tables, figures)
+
+
+def _probed(group: Group) -> Record | None:
+    """The first run with measured gradients, a finished one if there is any."""
+    measured = [r for r in group.records if r.run.measurements.get("gradients")]
+    return min(measured, key=lambda record: not record.finished, default=None)
+
+
+def _gradient_panels(probed: dict[str, Record]) -> list[Panel]:
+    panels = []
+    for norm in NORMS:
+        probes = {name: record.run.measurements["gradients"] for name, record in probed.items()}
+        every = [y for found in probes.values() for probe in found for y in probe[norm] if y]
+        for name, found in probes.items():
+            curves = [
+                Curve(f"epoch {probe['epoch']}", probe["step"], probe[norm], place, "epoch")
+                for place, probe in enumerate(found[:10])
+            ]
+            title = f"{name}, {norm.replace('inf', '∞').upper()} norm"
+            limits = decades([value for value in every if value > 0] or [1.0])
+            panels.append(
+                Panel(title, "step t", "norm", curves, yscale="log", ylim=limits, legend=False)
+            )
+    order = {name: place for place, name in enumerate(probed)}
+    return sorted(panels, key=lambda panel: order[panel.title.partition(",")[0]])
+
+
+def _spread_table(groups: dict[str, Group]) -> Table:
+    rows: list[tuple[Cell, ...]] = []
+    for name, group in groups.items():
+        found = spreads(group)
+        row: list[Cell] = [EMPTY] * 4
+        if found:
+            values = (value for probe in (found[0], found[-1]) for value in probe[1:])
+            row = [(Link(f"{value:.3g}", group.name, is_file=False),) for value in values]
+        rows.append((name, *row))
+    header = (
+        "model",
+        "epoch 0: largest / smallest",
+        "first / last",
+        "last epoch: largest / smallest",
+        "first / last",
+    )
+    return Table("How much the L2 norm changes over the steps", header, rows)

@@ -1,0 +1,81 @@
+"""mix-sin and mix-poly: two tasks, four models, and two predictors that need no training."""
+
+from __future__ import annotations
+
+from ..claims import MIXTURES
+from ..content import Cell, Link, Section, Table
+from ..figures import Panel
+from ..names import label
+from ..records import Group, Library
+from ..tables import EMPTY, against, parameters, result, runs_table
+from .curves import MSE, curves, figure, styled
+
+TITLES = {
+    "mix-sin": "Sines",
+    **{f"mix-poly-{n}": f"Polynomials of degree {n}" for n in (5, 10, 15)},
+}
+
+
+def section(library: Library) -> Section:
+    tables, panels = [], []
+    for experiment in MIXTURES:
+        simple = library.values(f"{experiment}/simple")
+        for suffix, task in (("", "next value"), ("-released", "released program's task")):
+            groups = _of_task(library, experiment, suffix)
+            levels = simple if not suffix else {}
+            title = f"{TITLES[experiment]}: {task}"
+            tables.append(_mixture_table(title, experiment, groups, levels))
+            drawn = curves(styled(groups), "test_mse")
+            panels.append(Panel(title, "epoch", MSE, drawn, levels, yscale="log"))
+    text = [
+        "Models read a mixture of five fixed curves, 176 steps long. In the paper's text they "
+        "predict the next value at every step; in its authors' released program they give, from "
+        "the last state, the whole sequence that they have read. The two are kept apart here. "
+        "The paper's Figures 3 and 4 print no numbers.",
+        "Two predictors need no training: say the last value again, or go on along the straight "
+        "line through the last two. " + _against_the_line(library),
+        "Settings: the authors' (batches of 32, 100 epochs, learning rate 0.001, times 0.7 (sines) "
+        "or 0.9 (polynomials) every 1,000 steps, gradients clipped at 5), FRU 120,5, unless a "
+        "remark says otherwise.",
+    ]
+    caption = (
+        "Test error by epoch, a line a run. Horizontal lines: the two predictors without training."
+    )
+    return Section("mixtures", "Mixtures", text, tables, figure("mixtures", caption, panels))
+
+
+def _of_task(library: Library, experiment: str, suffix: str) -> dict[str, Group]:
+    models = [m for m in library.models(experiment) if m.endswith("-released") == bool(suffix)]
+    return {label(m.removesuffix(suffix)): library.group(experiment, m) for m in models}
+
+
+def _mixture_table(
+    title: str, experiment: str, groups: dict[str, Group], simple: dict[str, float]
+) -> Table:
+    line = simple.get("straight line")
+    columns = [result("test MSE", "test_mse", ".2e"), parameters()]
+    if simple:
+        columns.insert(1, against("of straight line's", "test_mse", line))
+    table = runs_table(title, groups, columns)
+    for name, mse in simple.items():
+        ratio = f"{mse / line:.3g}" if line else EMPTY
+        filled: tuple[Cell, ...] = (name, (Link(f"{mse:.2e}", f"{experiment}/simple"),), ratio)
+        rest = [EMPTY] * (len(table.header) - len(filled) - 1)
+        table.rows.append((*filled, *rest, "no training"))
+    return table
+
+
+def _against_the_line(library: Library) -> str:
+    """How many models end below the straight line, task by task."""
+    found = []
+    for experiment in MIXTURES:
+        line = library.values(f"{experiment}/simple").get("straight line")
+        means = {
+            name: group.mean("test_mse")
+            for name, group in _of_task(library, experiment, "").items()
+        }
+        known = {name: mean for name, mean in means.items() if mean is not None}
+        if line is not None and known:
+            below = [name for name, mean in known.items() if mean < line]
+            found.append(f"on {experiment} {', '.join(below) or 'none'} of {', '.join(known)}")
+    return f"Below the straight line end: {'; '.join(found)}." if found else ""

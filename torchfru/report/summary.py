@@ -1,0 +1,63 @@
+"""The first paragraph: where the results fall short of the paper, contradict it, or are missing."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from .claims import Claim
+from .names import label
+from .paper import ACCURACY
+from .records import Library
+
+CLOSE = 0.5  # points of a percent
+
+
+def first_paragraph(library: Library, claims: list[Claim]) -> str:
+    """Sentences computed from the records, the bad news first."""
+    return " ".join([*_accuracies(library), *_verdicts(claims), *_missing(library)])
+
+
+def _accuracies(library: Library) -> list[str]:
+    below, shorter, absent, reached = [], [], [], 0
+    for experiment, table in ACCURACY.items():
+        for model, row in table.rows.items():
+            group, name = library.group(experiment, model), f"{experiment} {label(model)}"
+            ours = group.mean("test_accuracy")
+            if ours is None:
+                absent.append(f"{name} (diverged)" if group.diverged else name)
+            elif group.epochs < table.epochs:
+                after = f"{group.epochs} of {table.epochs} epochs"
+                shorter.append(f"{name} {ours:.2f} % after {after} ({row.accuracy:.2f} %)")
+            elif ours < row.accuracy - CLOSE:
+                below.append(f"{name} {ours:.2f} % ({row.accuracy:.2f} %)")
+            else:
+                reached += 1
+    total = sum(len(table.rows) for table in ACCURACY.values())
+    kinds = {
+        "missed by more than half a point (the paper's in brackets)": below,
+        "after fewer epochs than the paper's, and so not comparable": shorter,
+        "without a result": absent,
+    }
+    named = [f"{len(names)} {kind}: {', '.join(names)}" for kind, names in kinds.items() if names]
+    reached_text = f"{reached} reached, or missed by at most half a point"
+    return [f"The paper's {total} accuracies: {'; '.join([*named, reached_text])}."]
+
+
+def _verdicts(claims: list[Claim]) -> list[str]:
+    parts = []
+    for verdict in ("contradicted", "holds in part", "holds", "open"):
+        found = [f"“{claim.sentence}”" for claim in claims if claim.verdict == verdict]
+        bad = verdict in ("contradicted", "holds in part") and found
+        parts.append(f"{len(found)} {verdict}" + (f": {', '.join(found)}" if bad else ""))
+    return [f"Its {len(claims)} claims in words: {'; '.join(parts)}."]
+
+
+def _missing(library: Library) -> list[str]:
+    sentences = ["Nothing that was planned is missing."]
+    if library.missing:
+        counts = Counter(missing.experiment for missing in library.missing)
+        named = ", ".join(f"{experiment} {count}" for experiment, count in counts.items())
+        sentences = [f"Missing of what was planned, {len(library.missing)} in all: {named}."]
+    if library.broken:
+        sentences.append(f"Records that could not be read: {len(library.broken)}.")
+    return sentences
