@@ -38,5 +38,5 @@ def report(
     for path in filter(None, (html, markdown, readme)):
         typer.echo(f"Written: {path}")
     typer.echo(f"{len(library.runs)} runs read, {len(library.missing)} planned ones missing.")
-    for problem in library.broken:
+    for problem in library.broken.values():
         typer.echo(f"Not read: {problem}", err=True)

@@ -133,7 +133,7 @@ def _fast(library: Library) -> Claim:
     best = [max(accuracy for _, _, accuracy in curve) for curve in early if curve]
     return Claim(
         "pixel-mnist",
-        "FRU achieves over 97.5 % within 10 epochs",
+        "FRU achieves over 97.5 % within 10 epochs on pixel-MNIST",
         "FRU 60,10's best of the first 10 epochs, each seed",
         _verdict(accuracy > 97.5 for accuracy in best),
         ", ".join(f"{accuracy:.2f} %" for accuracy in best),
@@ -180,7 +180,7 @@ def _fails(experiment: str, limit: float) -> Callable[[Library], Claim]:
         judged = mean is not None and (passed or not group.cut_short)
         return Claim(
             experiment,
-            "RNN fails to converge",
+            f"RNN fails to converge on {experiment}",
             f"it ends below {limit:g} %",
             _verdict([not passed if judged else None]),
             "" if mean is None else f"{mean:.2f} % after {group.epochs} epochs",
@@ -273,8 +273,8 @@ CLAIMS: tuple[Callable[[Library], Claim], ...] = (
     _fast,
     _faster_than_lstm,
     _fails("pixel-mnist", 20.0),
-    _best("permuted-mnist", ("fru-60-10",), "FRU ends above SRU, LSTM and RNN"),
-    _best("imdb", ("fru-5-10", "fru-1-10"), "The two FRUs reach the highest accuracies"),
+    _best("permuted-mnist", ("fru-60-10",), "FRU ends above SRU, LSTM and RNN on permuted MNIST"),
+    _best("imdb", ("fru-5-10", "fru-1-10"), "The two FRUs reach the highest accuracies on IMDB"),
     _fails("imdb", 60.0),
     _more_is_better(28),
     _more_is_better(784),

@@ -38,10 +38,9 @@ class Figure:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the report: paragraphs, then tables and figures."""
+    """A part of the report: paragraphs, then tables and figures in this order."""
 
     name: str
     title: str
     text: list[str]
-    tables: list[Table] = field(default_factory=list)
-    figures: list[Figure] = field(default_factory=list)
+    content: list[Table | Figure] = field(default_factory=list)

@@ -9,14 +9,14 @@ from __future__ import annotations
 import io
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 WIDTH, HEIGHT, LEGEND_ROW = 4.4, 2.75, 0.2  # inches
-ACROSS = 3  # entries of a legend side by side
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">")
-LINES = (":", "--", "-.", (0, (6, 1.5, 1, 1.5, 1, 1.5)), "-")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<")
+DOTS_AND_DASHES = (0, (6, 1.5, 1, 1.5, 1, 1.5)), (0, (3, 1))
+LINES = (":", "--", "-.", DOTS_AND_DASHES[0], "-", DOTS_AND_DASHES[1], "-", "--", ":")
 INK, COLOUR, EPOCH = "#1a2b3c", "#c0de", "#e0c4"  # the marked colours; two digits follow
 SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -44,7 +44,7 @@ class Panel:
     xscale: str = "linear"
     yscale: str = "linear"
     ylim: tuple[float, float] | None = None
-    legend: bool = True
+    across: int = 3  # entries of the legend side by side
 
 
 def draw(panel: Panel, name: str) -> str:
@@ -53,15 +53,10 @@ def draw(panel: Panel, name: str) -> str:
     from matplotlib.figure import Figure
 
     labels = {curve.label for curve in panel.curves} | set(panel.limits or {})
-    rows = math.ceil(len(labels - {""}) / ACROSS) if panel.legend else 0
+    rows = math.ceil(len(labels - {""}) / panel.across)
     height = HEIGHT + LEGEND_ROW * rows
-    settings: Any = {
-        "svg.hashsalt": name,
-        "svg.fonttype": "none",
-        "font.size": 9,
-        "text.color": INK,
-    }
-    with matplotlib.rc_context(settings):
+    text: Any = {"svg.fonttype": "none", "font.size": 9, "text.color": INK}
+    with matplotlib.rc_context({**text, "svg.hashsalt": name}):
         figure = Figure(figsize=(WIDTH, height), facecolor="none")
         below = 0.48 + LEGEND_ROW * rows
         axes = figure.add_axes((0.145, below / height, 0.83, (height - below - 0.3) / height))
@@ -71,10 +66,9 @@ def draw(panel: Panel, name: str) -> str:
             dashes = ((0, (1, 2)), (0, (7, 3)))[place % 2]
             axes.axhline(level, color=INK, linewidth=1, linestyle=dashes, label=label)
         _finish(axes, panel)
-        if rows:
-            figure.legend(
-                loc="lower center", ncols=ACROSS, frameon=False, fontsize=8, handlelength=3
-            )
+        length = 9 / panel.across  # of a line in the legend
+        looks: Any = {"frameon": False, "fontsize": 8, "handlelength": length}
+        figure.legend(loc="lower center", ncols=panel.across, **looks)
         target = io.StringIO()
         figure.savefig(target, format="svg", transparent=True, metadata={"Date": None})
     return _themed(target.getvalue(), name, panel.title)
@@ -128,16 +122,16 @@ def _finish(axes: Any, panel: Panel) -> None:
     axes.grid(alpha=0.18, color=INK, linewidth=0.6)
 
 
-def decades(values: Sequence[float]) -> tuple[float, float]:
-    """Powers of ten around the values, one at least."""
-    low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
+def decades(values: Iterable[float | None]) -> tuple[float, float]:
+    """Powers of ten around the positive ones of the values, one at least."""
+    positive = [value for value in values if value is not None and value > 0] or [1.0]
+    low, high = math.floor(math.log10(min(positive))), math.ceil(math.log10(max(positive)))
     return 10.0**low, 10.0 ** max(high, low + 1)
 
 
 def _decades(panel: Panel) -> tuple[float, float]:
-    drawn = [y for curve in panel.curves for y in curve.y if y is not None]
-    positive = [y for y in [*drawn, *(panel.limits or {}).values()] if y > 0]
-    return decades(positive or [1.0])
+    drawn = [y for curve in panel.curves for y in curve.y]
+    return decades([*drawn, *(panel.limits or {}).values()])
 
 
 def _power_of_ten(value: float, _: object) -> str:

@@ -26,7 +26,7 @@ def to_markdown(report: Report, path: Path) -> str:
         *(_section(section, records) for section in report.sections),
         _table(report.missing_table, records, level=2),
         *(["## Records that could not be read"] if report.library.broken else []),
-        *(f"- {_escaped(problem)}" for problem in report.library.broken),
+        *(f"- {_escaped(problem)}" for problem in report.library.broken.values()),
         report.provenance,
     ]
     return "\n\n".join(parts) + "\n"
@@ -59,7 +59,7 @@ def _short(report: Report, path: Path) -> str:
 
 
 def _section(section: Section, records: str) -> str:
-    tables = [_table(table, records, level=3) for table in section.tables]
+    tables = [_table(part, records, level=3) for part in section.content if isinstance(part, Table)]
     return "\n\n".join([f"## {section.title}", *filter(None, section.text), *tables])
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-LAYERS = {"rnn": 0, "lstm": 1, "gru": 2, "sru": 3, "fru": 4}
-BASES = {"fourier": 4, "chebyshev": 0, "legendre": 1, "walsh": 2, "exponentials": 3}
+LAYERS = ("rnn", "lstm", "gru", "sru", "fru")
+PLACES = {  # in the palette; two that share a place are never in one figure
+    **{layer: place for place, layer in enumerate(LAYERS)},
+    **{"fru-40-10": 5, "fru-1-10": 5, "fru-60-10": 6, "fru-5-10": 6},
+    **{"fourier": 4, "chebyshev": 0, "legendre": 1, "walsh": 2, "exponentials": 3},
+}
 
 
 def label(model: str) -> str:
@@ -18,8 +22,6 @@ def label(model: str) -> str:
     return " ".join([layer.upper(), ",".join(sizes)]).strip()
 
 
-def style(model: str, others: int = 0) -> int:
-    """The place of a model in the palette; ``others`` of its layer come before it."""
-    layer = model.partition("-")[0]
-    place = LAYERS.get(layer, BASES.get(layer, 0))
-    return place if others == 0 else len(LAYERS) - 1 + others
+def style(model: str) -> int:
+    """The place of a model or a basis in the palette."""
+    return PLACES[model.removesuffix("-released")]

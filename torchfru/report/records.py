@@ -130,12 +130,12 @@ class Missing:
 
 @dataclass(frozen=True)
 class Library:
-    """All records of a folder; ``broken`` says in a line each what could not be read."""
+    """All records of a folder; ``broken`` says of each that could not be read what is wrong."""
 
     folder: Path
     runs: tuple[Record, ...]
     measurements: dict[str, Measurement]
-    broken: tuple[str, ...]
+    broken: dict[str, str]
 
     @cached_property
     def groups(self) -> dict[tuple[str, str], Group]:
@@ -166,30 +166,38 @@ class Library:
         for run in PLAN:
             record = found.get(f"{run.experiment}/{run.model}-seed{run.seed}")
             if record is None or not record.finished:
-                progress = "not begun" if record is None else f"unfinished, {record.progress}"
-                name = f"{run.model}, seed {run.seed}"
+                name = f"{run.model}-seed{run.seed}"
+                absent = self._absent(f"{run.experiment}/{name}")
+                progress = f"unfinished, {record.progress}" if record else absent
                 missing.append(Missing(run.experiment, name, progress))
         for experiment, name in MEASUREMENTS:
             if f"{experiment}/{name}" not in self.measurements:
-                missing.append(Missing(experiment, name, "not measured"))
+                missing.append(Missing(experiment, name, self._absent(f"{experiment}/{name}")))
         return missing
+
+    def _absent(self, name: str) -> str:
+        return "cannot be read" if name in self.broken else "not begun"
 
 
 def read_library(folder: Path) -> Library:
     """Read every record under a folder. One that cannot be read is named, and left out."""
     paths = [measurement_path(folder, *names) for names in MEASUREMENTS]
-    runs = [_attempt(_read_run, path) for path in iter_records(folder)]
-    measured = [_attempt(_read_measurement, path) for path in paths if path.exists()]
+    runs = {_name(path): _attempt(_read_run, path) for path in iter_records(folder)}
+    measured = {_name(p): _attempt(_read_measurement, p) for p in paths if p.exists()}
     if not (runs or measured):
         raise ValueError(
             f"there are no run records in {folder}; torchfru reproduce or torchfru train write some"
         )
     return Library(
         folder,
-        tuple(found for found in runs if isinstance(found, Record)),
-        {f"{m.experiment}/{m.name}": m for m in measured if isinstance(m, Measurement)},
-        tuple(found for found in [*runs, *measured] if isinstance(found, str)),
+        tuple(found for found in runs.values() if isinstance(found, Record)),
+        {name: found for name, found in measured.items() if isinstance(found, Measurement)},
+        {n: found for n, found in (runs | measured).items() if isinstance(found, str)},
     )
+
+
+def _name(path: Path) -> str:
+    return f"{path.parent.name}/{path.stem}"
 
 
 def _attempt(read: Callable[[Path], T], path: Path) -> T | str:
@@ -202,7 +210,7 @@ def _attempt(read: Callable[[Path], T], path: Path) -> T | str:
 
 def _read_run(path: Path) -> Record:
     run = RunResult.load(path)
-    name = f"{path.parent.name}/{path.stem}"
+    name = _name(path)
     if name != f"{run.experiment}/{run.model}-seed{run.seed}":
         raise ValueError(
             f"{path} is the record of {run.experiment} {run.model}, seed {run.seed}, by its "

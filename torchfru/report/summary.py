@@ -9,6 +9,12 @@ from .names import label
 from .paper import ACCURACY
 from .records import Library
 
+VERBS = {
+    "contradicted": "are contradicted",
+    "holds in part": "hold in part",
+    "holds": "hold",
+    "open": "are open",
+}
 CLOSE = 0.5  # points of a percent
 
 
@@ -45,10 +51,10 @@ def _accuracies(library: Library) -> list[str]:
 
 def _verdicts(claims: list[Claim]) -> list[str]:
     parts = []
-    for verdict in ("contradicted", "holds in part", "holds", "open"):
+    for verdict, said in VERBS.items():
         found = [f"“{claim.sentence}”" for claim in claims if claim.verdict == verdict]
         bad = verdict in ("contradicted", "holds in part") and found
-        parts.append(f"{len(found)} {verdict}" + (f": {', '.join(found)}" if bad else ""))
+        parts.append(f"{len(found)} {said}" + (f": {', '.join(found)}" if bad else ""))
     return [f"Its {len(claims)} claims in words: {'; '.join(parts)}."]
 
 

@@ -23,7 +23,7 @@ class Column:
 
 def runs_table(caption: str, groups: dict[str, Group], columns: Sequence[Column]) -> Table:
     """A row for each label and its runs: the given columns, and how the runs went."""
-    every = (*columns, SEEDS, DIVERGED, EPOCHS, MINUTES, REMARKS)
+    every = [*columns, SEEDS, DIVERGED, EPOCHS, MINUTES, REMARKS]
     rows = [(name, *(column.cell(group) for column in every)) for name, group in groups.items()]
     header = ("model", *(column.heading for column in every))
     return Table(caption, header, rows, text_from=len(header) - 1)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from ..content import Section
 from ..figures import Curve, Panel
-from ..names import label
+from ..names import label, style
 from ..paper import ACCURACY
 from ..records import Group, Library
 from ..tables import published, runs_table, sizes
-from .curves import ACCURACY_NAME, curves, figure, styled
+from .curves import ACCURACY_NAME, curves, figure
 
 TITLES = {"pixel-mnist": "Pixel-MNIST", "permuted-mnist": "Permuted MNIST", "imdb": "IMDB"}
 
@@ -53,7 +53,7 @@ def section(library: Library, experiment: str) -> Section:
         groups,
         [*published(paper), *sizes(paper, lstm)],
     )
-    places = styled(groups)
+    places = {name: (group, style(group.model)) for name, group in groups.items()}
     ends = [
         Curve("", [paper.epochs], [row.accuracy], places[label(model)][1], "point")
         for model, row in paper.rows.items()
@@ -69,4 +69,4 @@ def section(library: Library, experiment: str) -> Section:
     caption = "Test accuracy, a line a run. Hollow marks: the paper's numbers at its last epoch."
     text = [task, settings]
     figures = figure(experiment, caption, panels)
-    return Section(experiment, TITLES[experiment], text, [table], figures)
+    return Section(experiment, TITLES[experiment], text, [table, *figures])

@@ -33,4 +33,5 @@ def section(library: Library) -> Section:
         "polynomials, with the basis changed.",
     ]
     caption = "Test measure by epoch, a line a run."
-    return Section("bases", "Other bases", text, tables, figure("bases", caption, panels))
+    figures = figure("bases", caption, panels)
+    return Section("bases", "Other bases", text, [*figures, *tables])

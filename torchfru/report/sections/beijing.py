@@ -10,7 +10,7 @@ from ..names import label, style
 from ..records import Library
 from .curves import figure
 
-TITLE = "Beijing's temperature"
+TITLE, DAYS = "Beijing's temperature", 365.25
 
 
 def section(library: Library) -> Section:
@@ -42,16 +42,15 @@ def section(library: Library) -> Section:
     panels = [_fit_panel(values, count) for count in terms]
     panels.append(Panel("Error by number of terms", "terms", "RMSE, °C", errors))
     caption = "The series with two of the fits, by number of terms; and the error of every basis."
-    figures = figure("beijing", caption, panels)
-    return Section("beijing", TITLE, text, [table], figures)
+    return Section("beijing", TITLE, text, [*figure("beijing", caption, panels), table])
 
 
 def _fit_panel(values: dict[str, Any], count: int) -> Panel:
     series, fits = values["series"], values["fits"]
-    days = range(len(series))
+    days = [values["start"] + day / DAYS for day in range(len(series))]
     curves = [Curve("temperature", days, series, 0, "background")]
     for basis in ("exponentials", "fourier"):
         if basis in fits:
             fitted = fits[basis][str(count)]["curve"]
             curves.append(Curve(label(basis), days, fitted, style(basis), "plain"))
-    return Panel(f"{count} terms", "day", "°C", curves)
+    return Panel(f"{count} terms", "year", "°C", curves)

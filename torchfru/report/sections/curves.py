@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ..content import Figure
 from ..figures import Curve, Panel, draw
-from ..names import style
 from ..records import Group
 
 MSE, ACCURACY_NAME = "test mean squared error", "test accuracy, %"
@@ -13,7 +12,7 @@ MSE, ACCURACY_NAME = "test mean squared error", "test accuracy, %"
 def curves(
     groups: dict[str, tuple[Group, int]], measure: str, by_time: bool = False
 ) -> list[Curve]:
-    """A curve a run, in one style for each label; an unfinished run is drawn fainter."""
+    """A curve a run, in the style of its label; an unfinished run is drawn fainter."""
     found, named = [], set()
     for name, (group, place) in groups.items():
         for record in group.records:
@@ -26,17 +25,6 @@ def curves(
                 found.append(Curve(text, x, [y for *_, y in points], place, kind))
                 named.add(shown)
     return found
-
-
-def styled(groups: dict[str, Group]) -> dict[str, tuple[Group, int]]:
-    """Each group with its place in the palette; a second FRU gets another one."""
-    seen: dict[int, int] = {}
-    styled = {}
-    for name, group in groups.items():
-        layer = style(group.model)
-        styled[name] = group, style(group.model, seen.get(layer, 0))
-        seen[layer] = seen.get(layer, 0) + 1
-    return styled
 
 
 def figure(name: str, caption: str, panels: list[Panel]) -> list[Figure]:

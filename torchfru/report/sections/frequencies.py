@@ -30,7 +30,7 @@ def section(library: Library) -> Section:
     ]
     caption = "Test accuracy by epoch, a line a run: number of frequencies, and their range."
     figures = figure("frequencies", caption, panels)
-    return Section("frequencies", "Frequencies", text, tables, figures)
+    return Section("frequencies", "Frequencies", text, [*figures, *tables])
 
 
 def _range(model: str) -> str:

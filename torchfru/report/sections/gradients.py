@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..claims import spreads
 from ..content import Cell, Link, Section, Table
 from ..figures import Curve, Panel, decades
@@ -9,6 +11,8 @@ from ..names import label
 from ..records import NORMS, Group, Library, Record
 from ..tables import EMPTY, parameters, result, runs_table
 from .curves import figure
+
+SHADES = 10  # of the palette of epochs
 
 
 def section(library: Library) -> Section:
@@ -21,14 +25,13 @@ def section(library: Library) -> Section:
         "the rates 0, 0.25, 0.5, 0.9, 0.95, as that figure's caption says.",
         "Settings: the authors' for mixtures of polynomials.",
     ]
-    tables = [runs_table("Runs", groups, [result("test MSE", "test_mse", ".2e"), parameters()])]
-    tables.insert(0, _spread_table(groups))
     caption = (
         "Norms of the gradient to the initial state by step, a row a model, from epoch 0 (dark) "
-        "to the last one (light)."
+        "to the last one (light); a key is the number of epochs."
     )
-    figures = figure("gradients", caption, _gradient_panels(probed))
-    return Section("gradients", "Gradients", text, tables, figures)
+    figures = figure("gradients", caption, _panels(probed))
+    runs = runs_table("Runs", groups, [result("test MSE", "test_mse", ".2e"), parameters()])
+    return Section("gradients", "Gradients", text, [*figures, _spread_table(groups), runs])
 
 
 def _probed(group: Group) -> Record | None:
@@ -37,23 +40,27 @@ def _probed(group: Group) -> Record | None:
     return min(measured, key=lambda record: not record.finished, default=None)
 
 
-def _gradient_panels(probed: dict[str, Record]) -> list[Panel]:
-    panels = []
-    for norm in NORMS:
-        probes = {name: record.run.measurements["gradients"] for name, record in probed.items()}
-        every = [y for found in probes.values() for probe in found for y in probe[norm] if y]
-        for name, found in probes.items():
-            curves = [
-                Curve(f"epoch {probe['epoch']}", probe["step"], probe[norm], place, "epoch")
-                for place, probe in enumerate(found[:10])
-            ]
-            title = f"{name}, {norm.replace('inf', '∞').upper()} norm"
-            limits = decades([value for value in every if value > 0] or [1.0])
-            panels.append(
-                Panel(title, "step t", "norm", curves, yscale="log", ylim=limits, legend=False)
-            )
-    order = {name: place for place, name in enumerate(probed)}
-    return sorted(panels, key=lambda panel: order[panel.title.partition(",")[0]])
+def _panels(probed: dict[str, Record]) -> list[Panel]:
+    """A row of three norms for each model; a norm has the same axis for all of them."""
+    probes = {name: record.run.measurements["gradients"] for name, record in probed.items()}
+    limits = {
+        norm: decades([y for found in probes.values() for probe in found for y in probe[norm]])
+        for norm in NORMS
+    }
+    return [
+        _panel(f"{name}, {norm.replace('inf', '∞').upper()} norm", found, norm, limits[norm])
+        for name, found in probes.items()
+        for norm in NORMS
+    ]
+
+
+def _panel(title: str, probes: list[Any], norm: str, limits: tuple[float, float]) -> Panel:
+    steps = max(1, len(probes) - 1)
+    curves = [
+        Curve(f"{probe['epoch']}", probe["step"], probe[norm], i * (SHADES - 1) // steps, "epoch")
+        for i, probe in enumerate(probes)
+    ]
+    return Panel(title, "step t", "norm", curves, yscale="log", ylim=limits, across=5)
 
 
 def _spread_table(groups: dict[str, Group]) -> Table:

@@ -40,7 +40,7 @@ def section(library: Library) -> Section:
     ]
     caption = "The last epoch's test measure by length, the mean over seeds."
     figures = figure("memory", caption, panels)
-    return Section("memory", "Long memory", text, tables, figures)
+    return Section("memory", "Long memory", text, [*figures, *tables])
 
 
 def _length_and_layer(model: str) -> tuple[int, str]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from ..claims import MIXTURES
-from ..content import Cell, Link, Section, Table
+from ..content import Cell, Figure, Link, Section, Table
 from ..figures import Panel
-from ..names import label
+from ..names import label, style
 from ..records import Group, Library
 from ..tables import EMPTY, against, parameters, result, runs_table
-from .curves import MSE, curves, figure, styled
+from .curves import MSE, curves, figure
 
 TITLES = {
     "mix-sin": "Sines",
@@ -16,17 +16,10 @@ TITLES = {
 }
 
 
+TASKS = {"": "next value", "-released": "released program's task"}
+
+
 def section(library: Library) -> Section:
-    tables, panels = [], []
-    for experiment in MIXTURES:
-        simple = library.values(f"{experiment}/simple")
-        for suffix, task in (("", "next value"), ("-released", "released program's task")):
-            groups = _of_task(library, experiment, suffix)
-            levels = simple if not suffix else {}
-            title = f"{TITLES[experiment]}: {task}"
-            tables.append(_mixture_table(title, experiment, groups, levels))
-            drawn = curves(styled(groups), "test_mse")
-            panels.append(Panel(title, "epoch", MSE, drawn, levels, yscale="log"))
     text = [
         "Models read a mixture of five fixed curves, 176 steps long. In the paper's text they "
         "predict the next value at every step; in its authors' released program they give, from "
@@ -38,10 +31,25 @@ def section(library: Library) -> Section:
         "or 0.9 (polynomials) every 1,000 steps, gradients clipped at 5), FRU 120,5, unless a "
         "remark says otherwise.",
     ]
+    content = [part for experiment in MIXTURES for part in _experiment(library, experiment)]
+    return Section("mixtures", "Mixtures", text, content)
+
+
+def _experiment(library: Library, experiment: str) -> list[Table | Figure]:
+    tables, panels = [], []
+    for suffix, task in TASKS.items():
+        groups = _of_task(library, experiment, suffix)
+        simple = {} if suffix else library.values(f"{experiment}/simple")
+        title = f"{TITLES[experiment]}: {task}"
+        tables.append(_table(title, experiment, groups, simple))
+        places = {name: (group, style(group.model)) for name, group in groups.items()}
+        drawn = curves(places, "test_mse")
+        panels.append(Panel(title, "epoch", MSE, drawn, simple, yscale="log"))
     caption = (
-        "Test error by epoch, a line a run. Horizontal lines: the two predictors without training."
+        f"{experiment}: test error by epoch, a line a run. Level lines: the two predictors that "
+        "need no training."
     )
-    return Section("mixtures", "Mixtures", text, tables, figure("mixtures", caption, panels))
+    return [*figure(experiment, caption, panels), *tables]
 
 
 def _of_task(library: Library, experiment: str, suffix: str) -> dict[str, Group]:
@@ -49,7 +57,7 @@ def _of_task(library: Library, experiment: str, suffix: str) -> dict[str, Group]
     return {label(m.removesuffix(suffix)): library.group(experiment, m) for m in models}
 
 
-def _mixture_table(
+def _table(
     title: str, experiment: str, groups: dict[str, Group], simple: dict[str, float]
 ) -> Table:
     line = simple.get("straight line")
