@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lightning.pytorch.callbacks import LambdaCallback
-from torch import Tensor
 
-from .data import SequenceData, load
+from .data import load
 from .experiments import find_run
 from .results import RunResult
 from .training import Run, run_experiment
+from .training.simple import simple_predictors
 
 EXPERIMENT = "mix-poly-5"
 MODELS = ("rnn", "lstm", "sru", "fru")
@@ -50,18 +50,6 @@ def train_all(
         assert record is not None  # one process
         runs.append(record)
     return Demo(runs, simple_predictors(data))
-
-
-def simple_predictors(data: SequenceData) -> dict[str, float]:
-    """Test MSE of saying the last value again, and of the straight line through the last two."""
-    x, y = data.test.inputs, data.test.targets
-    before = x.roll(1, dims=1)
-    before[:, 0] = x[:, 0]  # at the first step there is no line yet
-    return {"last value": _mse(x, y), "straight line": _mse(2 * x - before, y)}
-
-
-def _mse(guess: Tensor, targets: Tensor) -> float:
-    return float((guess - targets).square().mean())
 
 
 def draw(demo: Demo, path: Path) -> None:

@@ -15,6 +15,7 @@ from .demo import demo
 from .export import export
 from .predict import predict
 from .report import report
+from .reproduce import reproduce
 from .runs import runs
 from .sweep import sweep
 from .train import train
@@ -32,6 +33,7 @@ app.command()(demo)
 app.command()(train)
 app.command()(runs)
 app.command()(sweep)
+app.command()(reproduce)
 app.command()(predict)
 app.command()(export)
 app.command()(report)

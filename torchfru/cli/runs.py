@@ -11,6 +11,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from .common import measure_on_test
+
 
 def runs(
     results: Annotated[Path, typer.Option(help="The folder of the run records.")] = Path("results"),
@@ -74,13 +76,7 @@ def _table(rows: list[dict[str, Any]]) -> Table:
             row["status"],
             f"{row['epochs']}/{row['of']}",
             f"{row['parameters']:,}",
-            _measure(row),
+            measure_on_test(row),
             f"{row['seconds']:.0f} s",
         )
     return table
-
-
-def _measure(row: dict[str, Any]) -> str:
-    if row["test_accuracy"] is not None:
-        return f"{row['test_accuracy']:.2f} %"
-    return "" if row["test_mse"] is None else f"mse {row['test_mse']:.3g}"

@@ -115,12 +115,29 @@ class RunConfig:
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
+    def changes_since(self, then: dict[str, Any]) -> list[str]:
+        """What is different from a recorded configuration: ``training.lr=0.01, not 0.5``.
+
+        A field that the record does not have yet was None.
+        """
+        before, now = _flat(then), _flat(self.to_dict())
+        return [f"{k}={before.get(k)}, not {v}" for k, v in now.items() if before.get(k) != v]
+
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> RunConfig:
         """The inverse of :meth:`to_dict`, also after a journey through JSON."""
         model = {**values["model"], "alphas": tuple(values["model"]["alphas"])}
         data, training = DataConfig(**values["data"]), TrainingConfig(**values["training"])
         return cls(data, ModelConfig(**model), training)
+
+
+def _flat(config: dict[str, Any]) -> dict[str, Any]:
+    """By ``section.field``, with lists for tuples, as JSON has it."""
+    return {
+        f"{section}.{name}": list(value) if isinstance(value, tuple) else value
+        for section, values in config.items()
+        for name, value in values.items()
+    }
 
 
 def _require_positive(name: str, value: float | None) -> None:

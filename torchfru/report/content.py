@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from .figures import Panel
+
 
 @dataclass(frozen=True)
 class Link:
@@ -29,11 +31,11 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """Drawings side by side, as SVG, over a caption."""
+    """Panels side by side over a caption."""
 
     name: str
     caption: str
-    panels: list[str]
+    panels: list[Panel]
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,14 @@ from itertools import groupby
 from typing import Any
 
 from .. import report as package
+from .figures import draw
 from .page import READING, Report, measurement_facts, run_facts
 
 
 def to_html(report: Report) -> str:
     """The page. Jinja escapes all that comes from a record; drawings alone are taken as is."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
 
     environment = Environment(
         loader=PackageLoader(package.__name__, "."),
@@ -21,7 +23,7 @@ def to_html(report: Report) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["anchor"] = anchor
+    environment.filters |= {"anchor": anchor, "draw": lambda *args: Markup(draw(*args))}
     template = environment.get_template("page.html")
     return template.render(report=report, reading=READING, records=_records(report))
 

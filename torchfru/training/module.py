@@ -18,6 +18,7 @@ from .batches import Batch, Batches, mix
 from .checkpoint import Checkpoint, optimizer_tensors, restore_optimizer
 from .clock import Clock
 from .objective import count_correct, every_step, loss_sum, measures
+from .probe import GradientProbe
 
 # Sequences tested at once, and the steps that they may have together: speed, and memory.
 TEST_BATCH, TEST_STEPS = 256, 250_000
@@ -52,6 +53,7 @@ class RunModule(LightningModule):
         self.epochs: list[dict[str, Any]] = [] if begin is None else list(begin.epochs)
         self.measurements: dict[str, Any] = {} if begin is None else dict(begin.measurements)
         self.clock = Clock(None if begin is None else begin.split)
+        self.probe = None if config.training.probe_every is None else GradientProbe(data)
         self._sums: dict[str, Tensor] = {}
         self._last: tuple[Tensor, int] = (torch.zeros(()), 0)  # the last batch's loss and terms
 
@@ -84,6 +86,10 @@ class RunModule(LightningModule):
                 f"the processes would resume after different epochs ({int(least)} and "
                 f"{int(most)}); put --results into a folder that all machines share"
             )
+
+    def on_train_start(self) -> None:
+        if self.epoch == 0:
+            self._probe()
 
     def on_train_epoch_start(self) -> None:
         self.clock.start_epoch()
@@ -173,9 +179,18 @@ class RunModule(LightningModule):
         self.log_dict({key: float(value) for key, value in record.items() if key != "epoch"})
         record["seconds"] = round(self._slowest(self.clock.end_epoch()), 3)
         self.epochs.append(finite(record))
+        self._probe()
         if is_over(self.config.training, self.epochs, self.diverged):
             self.trainer.should_stop = True
         self.on_epoch(self)
+
+    def _probe(self) -> None:
+        """The gradients, if it is time for them; that takes none of the epoch's seconds."""
+        every = self.config.training.probe_every
+        if self.probe is None or every is None or self.epoch % every:
+            return
+        entries = self.measurements.setdefault("gradients", [])
+        entries.append({"epoch": self.epoch, **finite(self.probe(self.model))})
 
     def checkpoint(self, data: dict[str, Any]) -> Checkpoint:
         """The state after the last whole epoch."""

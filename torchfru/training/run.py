@@ -16,7 +16,7 @@ from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 
 from ..data import SequenceData, Split, load
 from ..experiments.config import DataConfig, RunConfig
-from ..results import RunResult, checkpoint_folder, finite, record_path
+from ..results import RunResult, checkpoint_folder, record_path
 from . import environment
 from .batches import at_most, hold_back
 from .checkpoint import Checkpoint, restore_weights
@@ -179,15 +179,13 @@ def finished_record(run: Run, begin: Checkpoint | None) -> RunResult | None:
 
 
 def _require_same_settings(run: Run, config: dict[str, Any]) -> None:
-    then, now = _flat(config), _flat(finite(run.config.to_dict()))
-    prolonging = ("training.epochs", "training.max_minutes")
-    changed = [key for key in now if then.get(key) != now[key] and key not in prolonging]
-    if changed:
-        key = changed[0]
-        raise ValueError(
-            f"{run.record} was begun with {key}={then.get(key)}, not {now[key]}; give the same "
-            f"settings to resume it, or leave --resume out to start again"
-        )
+    prolonging = ("training.epochs=", "training.max_minutes=")
+    for change in run.config.changes_since(config):
+        if not change.startswith(prolonging):
+            raise ValueError(
+                f"{run.record} was begun with {change}; give the same settings to resume it, or "
+                f"leave --resume out to start again"
+            )
 
 
 def _require_same_data(run: Run, begin: Checkpoint, data: SequenceData) -> None:
@@ -248,14 +246,6 @@ def _split(data: SequenceData, config: DataConfig) -> dict[str, Split]:
 def _parts(config: RunConfig, parts: Sequence[str]) -> list[str]:
     held_back = config.data.validation > 0 and "validation" not in parts
     return [*parts, "validation"] if held_back else list(parts)
-
-
-def _flat(config: dict[str, Any]) -> dict[str, Any]:
-    return {
-        f"{section}.{name}": value
-        for section, values in config.items()
-        for name, value in values.items()
-    }
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..content import Figure
-from ..figures import Curve, Panel, draw
+from ..figures import Curve, Panel
 from ..records import Group
 
 MSE, ACCURACY_NAME = "test mean squared error", "test accuracy, %"
@@ -30,5 +30,4 @@ def curves(
 def figure(name: str, caption: str, panels: list[Panel]) -> list[Figure]:
     """The figure, or none where there is nothing to draw."""
     drawn = [panel for panel in panels if panel.curves]
-    svgs = [draw(panel, f"{name}-{place}") for place, panel in enumerate(drawn)]
-    return [Figure(name, caption, svgs)] if svgs else []
+    return [Figure(name, caption, drawn)] if drawn else []

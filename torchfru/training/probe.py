@@ -1,0 +1,84 @@
+"""How much of an error at step t reaches the initial state: the paper's figure of gradients.
+
+For each t, the norm of d (yhat(t) - y(t))^2 / d s(0), where s is all that a layer carries from
+step to step: u of FRU, the averages of SRU, h of RNN and GRU, h and c of LSTM. It is the mean
+over the first 16 test sequences and over 20 consecutive steps, in float64, since what vanishes
+soon vanishes below float32.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..data import SequenceData
+from ..nn import SequenceModel
+from ..nn.recurrent import RecurrentLayer
+
+SEQUENCES, STEPS = 16, 20
+NORMS = {"l1": 1.0, "l2": 2.0, "linf": float("inf")}
+
+
+class GradientProbe:
+    """``probe(model)`` gives ``step``, the first of each mean's steps, and the norms by name."""
+
+    def __init__(self, data: SequenceData) -> None:
+        if data.task != "predict":
+            raise ValueError(
+                "training.probe_every measures the error at every step, for which the task must "
+                f"be predict; {data.name} is for {data.task}"
+            )
+        self.inputs = data.test.inputs[:SEQUENCES].double()  # (N, L, n_in)
+        self.targets = data.test.targets[:SEQUENCES].double()  # (N, L, n_out)
+
+    def __call__(self, model: SequenceModel) -> dict[str, list[Any]]:
+        frozen = copy.deepcopy(model).double().eval().requires_grad_(False)
+        length = self.inputs.shape[1]
+        found: dict[str, list[Any]] = {"step": [], **{name: [] for name in NORMS}}
+        for first in range(0, length, STEPS):
+            gradients = self._gradients(frozen, first, min(first + STEPS, length))
+            found["step"].append(first + 1)
+            for name, order in NORMS.items():
+                norms = torch.linalg.vector_norm(gradients, order, dim=-1)
+                found[name].append(float(norms.mean()))
+        return found
+
+    def _gradients(self, model: SequenceModel, first: int, last: int) -> Tensor:
+        """(steps * N, n_s): of the errors at steps first..last - 1, counted from 0.
+
+        Each sequence is read once for each of the steps, from an initial state of its own, so
+        that one backward pass gives all of them.
+        """
+        steps, device = last - first, next(model.parameters()).device
+        x = self.inputs[:, :last].to(device).repeat(steps, 1, 1)
+        y = self.targets[:, :last].to(device).repeat(steps, 1, 1)
+        step = torch.arange(first, last, device=device).repeat_interleave(len(self.inputs))
+        rows = torch.arange(len(x), device=device)
+        with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):  # no cuDNN in eval
+            state = initial_state(model.layer, x)
+            output, _ = model.layer(x, _arrange(model.layer, state))
+            error = (model.answer(output) - y)[rows, step].square().sum()
+            found = torch.autograd.grad(error, state)
+        return torch.cat([part.transpose(0, 1).flatten(1) for part in found], -1)
+
+
+def initial_state(layer: nn.Module, x: Tensor) -> list[Tensor]:
+    """The differentiable parts of the state before the first step, (layers, N, n_s) each."""
+    if isinstance(layer, RecurrentLayer):
+        shapes = [(layer.num_layers, len(x), layer.state_size)]
+    else:
+        assert isinstance(layer, nn.RNNBase)
+        parts = 2 if isinstance(layer, nn.LSTM) else 1
+        shapes = [(layer.num_layers, len(x), layer.hidden_size)] * parts
+    return [x.new_zeros(shape).requires_grad_() for shape in shapes]
+
+
+def _arrange(layer: nn.Module, state: list[Tensor]) -> Any:
+    """The state as the layer takes it."""
+    if isinstance(layer, RecurrentLayer):
+        (u,) = state
+        return u, torch.zeros(u.shape[:2], dtype=torch.int64, device=u.device)
+    return tuple(state) if isinstance(layer, nn.LSTM) else state[0]
