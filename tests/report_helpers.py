@@ -73,7 +73,10 @@ def make_measurement(experiment: str, name: str) -> Measurement:
     values: dict[str, Any] = {"last value": 1e-2, "straight line": 1e-4}
     if name == "fits":
         series = [15 * math.sin(day / 58) for day in range(60)]
-        fit = {str(n): {"rmse": 10 / n, "curve": series} for n in (5, 20, 60, 100)}
+        fit: dict[str, Any] = {
+            str(n): {"rmse": 10 / n, "largest_coefficient": 1.0, "curve": series}
+            for n in (5, 20, 60, 100)
+        }
         bases = ("fourier", "chebyshev", "legendre", "walsh", "exponentials")
         values = {"every": "day", "start": 2010, "end": 2012, "series": series}
         values |= {"terms": [5, 20, 60, 100], "fits": dict.fromkeys(bases, fit)}

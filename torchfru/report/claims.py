@@ -72,7 +72,7 @@ def _complete_means(library: Library, experiment: str, suffix: str) -> dict[str,
     for model in ("rnn", "lstm", "sru", "fru"):
         group = library.group(experiment, model + suffix)
         mean = group.mean("test_mse")
-        if mean is not None and not group.cut_short:
+        if mean is not None and group.complete:
             means[model] = mean
     return means
 
@@ -100,8 +100,8 @@ def spreads(group: Group) -> list[tuple[int, float, float]]:
 
 
 def _level_gradients(library: Library) -> Claim:
-    found = spreads(library.group("gradients", "fru"))
-    worst = max((spread for _, spread, _ in found), default=None)
+    group = library.group("gradients", "fru")
+    worst = max((spread for _, spread, _ in spreads(group) if group.complete), default=None)
     return Claim(
         "gradients",
         "FRU's gradients to the initial state are very stable over the steps",
@@ -112,7 +112,8 @@ def _level_gradients(library: Library) -> Claim:
 
 
 def _falling_gradients(library: Library) -> Claim:
-    ends = {model: spreads(library.group("gradients", model)) for model in ("sru", "rnn", "lstm")}
+    groups = {model: library.group("gradients", model) for model in ("sru", "rnn", "lstm")}
+    ends = {model: spreads(group) for model, group in groups.items() if group.complete}
     falls = {model: found[-1][2] for model, found in ends.items() if found}
     return Claim(
         "gradients",
@@ -177,7 +178,7 @@ def _fails(experiment: str, limit: float) -> Callable[[Library], Claim]:
         group = library.group(experiment, "rnn")
         mean = group.mean("test_accuracy")
         passed = mean is not None and mean >= limit  # which more epochs would not undo
-        judged = mean is not None and (passed or not group.cut_short)
+        judged = mean is not None and (passed or group.complete)
         return Claim(
             experiment,
             f"RNN fails to converge on {experiment}",
@@ -197,7 +198,7 @@ def _best(experiment: str, models: tuple[str, ...], sentence: str) -> Callable[[
         groups = {model: library.group(experiment, model) for model in table.rows}
         means = {model: group.mean("test_accuracy") for model, group in groups.items()}
         known = {model: mean for model, mean in means.items() if mean is not None}
-        complete = len(known) == len(groups) and not any(g.cut_short for g in groups.values())
+        complete = all(group.complete for group in groups.values())
         ranked = sorted(known, key=lambda model: -known[model])
         return Claim(
             experiment,
@@ -224,7 +225,7 @@ def _frequencies(library: Library, steps: int) -> dict[tuple[int, float, float],
     found = {}
     for model in library.models("frequencies"):
         group = library.group("frequencies", model)
-        mean = None if group.cut_short else group.mean("test_accuracy")
+        mean = group.mean("test_accuracy") if group.complete else None
         if mean is not None and frequency_name(model)[0] == steps:
             found[frequency_name(model)[1:]] = mean
     return found

@@ -27,7 +27,7 @@ def to_markdown(report: Report, path: Path) -> str:
         _table(report.missing_table, records, level=2),
         *(["## Records that could not be read"] if report.library.broken else []),
         *(f"- {_escaped(problem)}" for problem in report.library.broken.values()),
-        report.provenance,
+        _escaped(report.provenance),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -54,7 +54,7 @@ def _short(report: Report, path: Path) -> str:
                 rows.append(f"| {' | '.join([*cells, ' '.join(seeds) or EMPTY, epochs])} |")
     header = "| task | model | paper, % | ours, % | seeds | epochs |\n|---|---|--:|--:|--:|--:|"
     note = "Test accuracy after the last epoch, mean over seeds; less than the paper's epochs is "
-    note += f"not comparable with it. {report.provenance}"
+    note += f"not comparable with it. {_escaped(report.provenance)}"
     return "\n".join([header, *rows, "", note])
 
 

@@ -109,6 +109,17 @@ class Group:
         """Whether a run that counts ended before the epochs that were asked for."""
         return bool(self.usable) and self.epochs < self.asked
 
+    @property
+    def changes(self) -> list[str]:
+        """The settings of its runs that are not the experiment's own."""
+        every = (change for record in self.records for change in record.changes)
+        return list(dict.fromkeys(every))
+
+    @property
+    def complete(self) -> bool:
+        """Whether it can be held against the paper: trained to the end, as the experiment says."""
+        return bool(self.usable) and not self.cut_short and not self.changes
+
     def last(self, measure: str) -> list[float]:
         """The last epoch's measure of each run that counts."""
         values = (record.run.last.get(measure) for record in self.usable)
@@ -233,11 +244,12 @@ def _read_measurement(path: Path) -> Measurement:
     found = Measurement.load(path)
     with _shape(path, "measurement"):
         if found.name == "fits":
-            _require_numbers(found.values["series"])
+            _require_numbers([found.values["start"], *found.values["series"]])
             for fits in found.values["fits"].values():
                 for terms in found.values["terms"]:
-                    _require_numbers([fits[str(terms)]["rmse"]])
-                    _require_curve(fits[str(terms)]["curve"], found.values["series"])
+                    fit = fits[str(terms)]
+                    _require_numbers([fit["rmse"], fit["largest_coefficient"]])
+                    _require_curve(fit["curve"], found.values["series"])
         else:
             _require_numbers(found.values.values())
     return found

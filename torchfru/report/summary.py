@@ -24,7 +24,7 @@ def first_paragraph(library: Library, claims: list[Claim]) -> str:
 
 
 def _accuracies(library: Library) -> list[str]:
-    below, shorter, absent, reached = [], [], [], 0
+    below, shorter, changed, absent, reached = [], [], [], [], 0
     for experiment, table in ACCURACY.items():
         for model, row in table.rows.items():
             group, name = library.group(experiment, model), f"{experiment} {label(model)}"
@@ -34,6 +34,8 @@ def _accuracies(library: Library) -> list[str]:
             elif group.epochs < table.epochs:
                 after = f"{group.epochs} of {table.epochs} epochs"
                 shorter.append(f"{name} {ours:.2f} % after {after} ({row.accuracy:.2f} %)")
+            elif group.changes:
+                changed.append(f"{name} {ours:.2f} % ({row.accuracy:.2f} %)")
             elif ours < row.accuracy - CLOSE:
                 below.append(f"{name} {ours:.2f} % ({row.accuracy:.2f} %)")
             else:
@@ -42,6 +44,7 @@ def _accuracies(library: Library) -> list[str]:
     kinds = {
         "missed by more than half a point (the paper's in brackets)": below,
         "after fewer epochs than the paper's, and so not comparable": shorter,
+        "with other settings than the authors', and so not comparable": changed,
         "without a result": absent,
     }
     named = [f"{len(names)} {kind}: {', '.join(names)}" for kind, names in kinds.items() if names]

@@ -84,9 +84,9 @@ def sizes(table: PublishedTable, lstm: Group) -> tuple[Column, ...]:
 
     return (
         parameters(),
-        Column("paper", paper_variables),
+        Column("the paper's", paper_variables),
         Column("of LSTM's", ratio),
-        Column("paper", paper_ratio),
+        Column("in the paper", paper_ratio),
     )
 
 
@@ -125,8 +125,7 @@ def _remarks(group: Group) -> Cell:
     remarks = [f"seed {r.run.seed} unfinished: {r.progress}" for r in group.unfinished]
     if group.cut_short:
         remarks.append(f"not comparable in training length: {group.epochs} of {group.asked} epochs")
-    changes = dict.fromkeys(change for record in group.records for change in record.changes)
-    return "; ".join([*remarks, *changes])
+    return "; ".join([*remarks, *group.changes])
 
 
 SEEDS = Column("seeds", _seeds)

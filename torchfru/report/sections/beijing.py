@@ -17,24 +17,17 @@ def section(library: Library) -> Section:
     text = [
         "Least-squares fits to Beijing's daily mean temperature, 2010 to 2012, with as many terms "
         "of each basis (the paper's Figure 2 shows the Fourier ones and prints no numbers). "
-        "Exponentials are what an SRU can sum: moving averages that forget at a fixed rate.",
+        "Exponentials are what SRU's averages forget by, with rates log-spaced from its fastest "
+        "down to one over the length of the series.",
     ]
     values = library.values("beijing/fits")
     if not values:
         return Section("beijing", TITLE, [*text, "They have not been recorded yet."])
     terms, fits = values["terms"], values["fits"]
-    rows: list[tuple[Cell, ...]] = [
-        (
-            label(basis),
-            *((Link(f"{fits[basis][str(n)]['rmse']:.2f}", "beijing/fits"),) for n in terms),
-        )
-        for basis in fits
+    tables = [
+        _table("Root mean squared error, °C, by number of terms", values, "rmse", ".2f"),
+        _table("Largest coefficient, °C, by number of terms", values, "largest_coefficient", ".3g"),
     ]
-    table = Table(
-        "Root mean squared error in degrees Celsius, by number of terms",
-        ("basis", *(str(count) for count in terms)),
-        rows,
-    )
     errors = [
         Curve(label(basis), terms, [fits[basis][str(n)]["rmse"] for n in terms], style(basis))
         for basis in fits
@@ -42,7 +35,15 @@ def section(library: Library) -> Section:
     panels = [_fit_panel(values, count) for count in terms]
     panels.append(Panel("Error by number of terms", "terms", "RMSE, °C", errors))
     caption = "The series with two of the fits, by number of terms; and the error of every basis."
-    return Section("beijing", TITLE, text, [*figure("beijing", caption, panels), table])
+    return Section("beijing", TITLE, text, [*figure("beijing", caption, panels), *tables])
+
+
+def _table(caption: str, values: dict[str, Any], measure: str, form: str) -> Table:
+    rows: list[tuple[Cell, ...]] = []
+    for basis, fits in values["fits"].items():
+        numbers = [fits[str(count)][measure] for count in values["terms"]]
+        rows.append((label(basis), *((Link(f"{n:{form}}", "beijing/fits"),) for n in numbers)))
+    return Table(caption, ("basis", *(str(count) for count in values["terms"])), rows)
 
 
 def _fit_panel(values: dict[str, Any], count: int) -> Panel:
