@@ -17,6 +17,8 @@ class Link:
 
 
 Cell = str | tuple[Link, ...]
+EMPTY = "–"  # noqa: RUF001
+NOTHING: tuple[Cell, ...] = ("", EMPTY)
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,17 @@ class Table:
     header: tuple[str, ...]
     rows: list[tuple[Cell, ...]]
     text_from: int = 99
+
+    def without_empty_columns(self) -> Table:
+        """The same table, but for the columns in which no row says anything."""
+        columns = enumerate(zip(*self.rows, strict=True))
+        kept = [i for i, column in columns if any(cell not in NOTHING for cell in column)]
+        return Table(
+            self.caption,
+            tuple(self.header[i] for i in kept),
+            [tuple(row[i] for i in kept) for row in self.rows],
+            sum(i < self.text_from for i in kept),
+        )
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from .content import Cell, Section, Table
+from .content import EMPTY, Cell, Section, Table
 from .page import READING, Report
 from .paper import ACCURACY
 from .sections.accuracy import TITLES, accuracy_groups
-from .tables import EMPTY
 
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 
@@ -53,8 +52,10 @@ def _short(report: Report, path: Path) -> str:
                 epochs = f"{group.epochs} of {paper.epochs}" if group.usable else EMPTY
                 rows.append(f"| {' | '.join([*cells, ' '.join(seeds) or EMPTY, epochs])} |")
     header = "| task | model | paper, % | ours, % | seeds | epochs |\n|---|---|--:|--:|--:|--:|"
-    note = "Test accuracy after the last epoch, mean over seeds; less than the paper's epochs is "
-    note += f"not comparable with it. {_escaped(report.provenance)}"
+    note = (
+        "Test accuracy after the last epoch, mean over seeds; after fewer epochs than the paper's "
+        f"it is not comparable. {_escaped(report.provenance)}"
+    )
     return "\n".join([header, *rows, "", note])
 
 
@@ -64,6 +65,7 @@ def _section(section: Section, records: str) -> str:
 
 
 def _table(table: Table, records: str, level: int) -> str:
+    table = table.without_empty_columns()
     words = ["---" if i == 0 or i >= table.text_from else "--:" for i in range(len(table.header))]
     lines = [
         f"{'#' * level} {table.caption}" if level == 2 else f"**{table.caption}**",

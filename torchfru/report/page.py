@@ -10,7 +10,7 @@ from typing import Any
 from ..experiments.config import OWN_FIELDS
 from ..results import Measurement, RunResult
 from .claims import Claim, judge
-from .content import Section, Table
+from .content import EMPTY, Section, Table
 from .records import Library, Record, flat
 from .sections import all_sections
 from .summary import first_paragraph
@@ -43,7 +43,7 @@ class Report:
 
     @property
     def claims_table(self) -> Table:
-        rows = [(c.sentence, c.reading, c.verdict, c.found or "–") for c in self.claims]  # noqa: RUF001
+        rows = [(c.sentence, c.reading, c.verdict, c.found or EMPTY) for c in self.claims]
         header = ("the paper says", "read here as", "verdict", "found")
         return Table("What the paper says in words", header, list(rows), text_from=1)
 
@@ -63,7 +63,7 @@ class Report:
         torch = _common(str(record.versions.get("torch")) for record in records)
         cpus = _common(str(record.hardware.get("cpu")) for record in records)
         commits = _common(str(record.commit or "no commit")[:7] for record in records)
-        return f"{len(records)} records; torch {torch}; {cpus}; commits {commits}."
+        return f"Records: {len(records)}; torch {torch}; {cpus}; commits {commits}."
 
     @property
     def measurements(self) -> list[Measurement]:

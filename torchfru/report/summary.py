@@ -8,6 +8,7 @@ from .claims import Claim
 from .names import label
 from .paper import ACCURACY
 from .records import Library
+from .sections.mixtures import not_below_the_line
 
 VERBS = {
     "contradicted": "are contradicted",
@@ -20,17 +21,21 @@ CLOSE = 0.5  # points of a percent
 
 def first_paragraph(library: Library, claims: list[Claim]) -> str:
     """Sentences computed from the records, the bad news first."""
-    return " ".join([*_accuracies(library), *_verdicts(claims), *_missing(library)])
+    return " ".join(
+        [*_accuracies(library), *_verdicts(claims), *_untrained(library), *_missing(library)]
+    )
 
 
 def _accuracies(library: Library) -> list[str]:
-    below, shorter, changed, absent, reached = [], [], [], [], 0
+    below, shorter, changed, reached = [], [], [], 0
+    absent: dict[str, list[str]] = {}
     for experiment, table in ACCURACY.items():
         for model, row in table.rows.items():
             group, name = library.group(experiment, model), f"{experiment} {label(model)}"
             ours = group.mean("test_accuracy")
             if ours is None:
-                absent.append(f"{name} (diverged)" if group.diverged else name)
+                why = " diverged" if group.diverged else ""
+                absent.setdefault(experiment, []).append(label(model) + why)
             elif group.epochs < table.epochs:
                 after = f"{group.epochs} of {table.epochs} epochs"
                 shorter.append(f"{name} {ours:.2f} % after {after} ({row.accuracy:.2f} %)")
@@ -45,11 +50,14 @@ def _accuracies(library: Library) -> list[str]:
         "missed by more than half a point (the paper's in brackets)": below,
         "after fewer epochs than the paper's, and so not comparable": shorter,
         "with other settings than the authors', and so not comparable": changed,
-        "without a result": absent,
+        "without a result": [f"{task} ({', '.join(names)})" for task, names in absent.items()],
     }
-    named = [f"{len(names)} {kind}: {', '.join(names)}" for kind, names in kinds.items() if names]
-    reached_text = f"{reached} reached, or missed by at most half a point"
-    return [f"The paper's {total} accuracies: {'; '.join([*named, reached_text])}."]
+    named = [f"{kind}: {', '.join(names)}" for kind, names in kinds.items() if names]
+    return [
+        f"Of the paper's {total} accuracies {reached} are reached, or missed by at most half a "
+        "point, after as many epochs.",
+        *(f"{sentence[0].upper()}{sentence[1:]}." for sentence in named),
+    ]
 
 
 def _verdicts(claims: list[Claim]) -> list[str]:
@@ -59,6 +67,14 @@ def _verdicts(claims: list[Claim]) -> list[str]:
         bad = verdict in ("contradicted", "holds in part") and found
         parts.append(f"{len(found)} {said}" + (f": {', '.join(found)}" if bad else ""))
     return [f"Its {len(claims)} claims in words: {'; '.join(parts)}."]
+
+
+def _untrained(library: Library) -> list[str]:
+    found = not_below_the_line(library)
+    worse = [f"{task} ({', '.join(names)})" for task, names in found.items() if names]
+    if not worse:
+        return []
+    return [f"No better than a straight line through the last two values: {', '.join(worse)}."]
 
 
 def _missing(library: Library) -> list[str]:

@@ -6,11 +6,9 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from .content import Cell, Link, Table
+from .content import EMPTY, Cell, Link, Table
 from .paper import PublishedTable
 from .records import Group
-
-EMPTY = "–"  # noqa: RUF001
 
 
 @dataclass(frozen=True)

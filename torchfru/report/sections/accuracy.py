@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...experiments.mnist import MINUTES
 from ..content import Section
 from ..figures import Curve, Panel
 from ..names import label, style
@@ -18,13 +19,13 @@ NOTES = {
         "The digit after 784 pixels, one a step. The standard split, 60,000 images to train and "
         "10,000 to test; the authors' program shuffles all 70,000 and tests on a fifth.",
         "Settings: the authors' (batches of 256, 100 epochs; learning rate, decay and clip of "
-        "each model). Without a GPU the baselines take minutes an epoch: they are given 45 "
-        "minutes here, and are not comparable with the paper in training length.",
+        "each model). Without a GPU the baselines take minutes an epoch: they are given "
+        f"{MINUTES:g} minutes here, and are not comparable with the paper in training length.",
         (90, 100),
     ),
     "permuted-mnist": (
         "The same with the pixels in one random order, fixed for all images.",
-        "Settings: the authors', with the baselines' 45 minutes as above.",
+        f"Settings: the authors', with the baselines' {MINUTES:g} minutes as above.",
         (80, 100),
     ),
     "imdb": (

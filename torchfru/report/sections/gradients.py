@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from ..claims import spreads
-from ..content import Cell, Link, Section, Table
+from ..content import EMPTY, Cell, Link, Section, Table
 from ..figures import Curve, Panel, decades
 from ..names import label
 from ..records import NORMS, Group, Library, Record
-from ..tables import EMPTY, parameters, result, runs_table
+from ..tables import parameters, result, runs_table
 from .curves import figure
 
 SHADES = 10  # of the palette of epochs
