@@ -18,7 +18,8 @@ def report(
         Path | None,
         typer.Option(
             help="A file whose block of results is to be written anew; by default README.md, if "
-            "it is here and has one."
+            "it is here and has one.",
+            exists=True,
         ),
     ] = None,
 ) -> None:

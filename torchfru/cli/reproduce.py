@@ -6,6 +6,8 @@ import json
 import os
 import re
 import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -64,7 +66,7 @@ def reproduce(
             raise ValueError("--json belongs to --dry-run")
         seconds, chosen = _seconds(budget), _seeds(seeds)
         tasks = [] if quick else plan_tasks(names, chosen)
-    console = Console()
+    console = Console(stderr=as_json)
     if quick:
         tasks = _quick(data_dir, console)
     results = results or (QUICK / "results" if quick else Path("results"))
@@ -85,9 +87,8 @@ def reproduce(
             ended=watch.ended,
             tick=watch.tick,
         )
-        for name in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(name, lambda *_: runner.stop())
-        outcomes = runner.run()
+        with _on_signal(runner.stop):
+            outcomes = runner.run()
     if runner.stopped:
         console.print("Stopped. The same command goes on after each run's last whole epoch.")
         raise typer.Exit(130)
@@ -96,6 +97,19 @@ def reproduce(
         _report(results, console)
     if any(outcome.ending in ("failed", "refused") for outcome in outcomes):
         raise typer.Exit(1)
+
+
+@contextmanager
+def _on_signal(stop: Callable[[], None]) -> Iterator[None]:
+    """Ctrl-C, or a polite request to end, calls ``stop``."""
+    before = {name: signal.getsignal(name) for name in (signal.SIGINT, signal.SIGTERM)}
+    for name in before:
+        signal.signal(name, lambda *_: stop())
+    try:
+        yield
+    finally:
+        for name, handler in before.items():
+            signal.signal(name, handler)
 
 
 # The plan --------------------------------------------------------------------------------

@@ -75,14 +75,24 @@ def train(
 
 def show(record: RunResult, console: Console) -> None:
     """How the run ended, and where its time went."""
+    from ..experiments import RunConfig
     from ..training.progress import describe_epoch
 
+    training = RunConfig.from_dict(record.config).training
     ending = "diverged in" if record.diverged else "ended with"
     console.print(
         f"{record.experiment}, {record.model}, seed {record.seed}: {record.parameters:,} "
         f"parameters; {ending} {describe_epoch(record.last)}; {record.seconds:.1f} s in all",
         highlight=False,
     )
+    if training.max_minutes and not record.diverged and len(record.epochs) < training.epochs:
+        console.print(
+            f"{len(record.epochs)} of {training.epochs} epochs: training.max_minutes="
+            f"{training.max_minutes:g} are used up; --resume --set training.max_minutes=none "
+            "goes on",
+            highlight=False,
+            soft_wrap=True,
+        )
     total = sum(record.split.values()) or 1.0
     table = Table(title="Where the time went", title_justify="left")
     for part in record.split:

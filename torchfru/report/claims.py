@@ -14,7 +14,7 @@ from .names import label
 from .paper import ACCURACY
 from .records import Group, Library
 
-Verdict = Literal["holds", "holds in part", "contradicted", "open"]
+Verdict = Literal["contradicted", "holds in part", "holds", "open"]
 MIXTURES = ("mix-sin", "mix-poly-5", "mix-poly-10", "mix-poly-15")
 ORDERS = 10  # "orders of magnitude": at least one
 

@@ -44,6 +44,7 @@ class Panel:
     xscale: str = "linear"
     yscale: str = "linear"
     ylim: tuple[float, float] | None = None
+    whole: bool = True  # whether x counts something
     across: int = 3  # entries of the legend side by side
 
 
@@ -99,7 +100,7 @@ def _plot(axes: Any, curve: Curve, place: int) -> None:
 
 
 def _finish(axes: Any, panel: Panel) -> None:
-    from matplotlib.ticker import FuncFormatter, NullFormatter
+    from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
     axes.set(xlabel=panel.xlabel, ylabel=panel.ylabel, xscale=panel.xscale, yscale=panel.yscale)
     axes.set_title(panel.title, fontsize=9.5, loc="left", color=INK)
@@ -109,7 +110,9 @@ def _finish(axes: Any, panel: Panel) -> None:
         axes.yaxis.set_minor_formatter(NullFormatter())
     elif panel.ylim is not None:
         axes.set_ylim(*panel.ylim)
-    if panel.xscale == "log":
+    if panel.xscale == "linear":
+        axes.xaxis.set_major_locator(MaxNLocator(integer=panel.whole))
+    else:
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
         axes.xaxis.set_minor_formatter(NullFormatter())
     for side in ("top", "right"):

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import get_args
 
-from .claims import Claim
+from .claims import Claim, Verdict
 from .names import label
 from .paper import ACCURACY
 from .records import Library
 from .sections.mixtures import not_below_the_line
 
-VERBS = {
-    "contradicted": "are contradicted",
-    "holds in part": "hold in part",
-    "holds": "hold",
-    "open": "are open",
-}
 CLOSE = 0.5  # points of a percent
 
 
@@ -62,11 +57,11 @@ def _accuracies(library: Library) -> list[str]:
 
 def _verdicts(claims: list[Claim]) -> list[str]:
     parts = []
-    for verdict, said in VERBS.items():
+    for verdict in get_args(Verdict):
         found = [f"“{claim.sentence}”" for claim in claims if claim.verdict == verdict]
-        bad = verdict in ("contradicted", "holds in part") and found
-        parts.append(f"{len(found)} {said}" + (f": {', '.join(found)}" if bad else ""))
-    return [f"Its {len(claims)} claims in words: {'; '.join(parts)}."]
+        named = found and verdict in ("contradicted", "holds in part")
+        parts.append(f"{verdict}: {len(found)}" + (f" ({', '.join(found)})" if named else ""))
+    return [f"The verdicts on its {len(claims)} claims in words: {'; '.join(parts)}."]
 
 
 def _untrained(library: Library) -> list[str]:

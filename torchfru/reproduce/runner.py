@@ -147,7 +147,7 @@ class Runner:
         log = folder / f"log-{os.getpid()}.txt"
         with log.open("wb") as output:
             process = subprocess.Popen(
-                [sys.executable, "-m", "torchfru.reproduce.worker", job.to_json()],
+                command(job),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -187,6 +187,11 @@ class Runner:
                 job.process.kill()
                 job.process.wait()
             job.log.unlink(missing_ok=True)
+
+
+def command(job: Job) -> list[str]:
+    """What the process of a job runs."""
+    return [sys.executable, "-m", "torchfru.reproduce.worker", job.to_json()]
 
 
 def _last_line(log: Path, code: int) -> str:

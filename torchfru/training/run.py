@@ -171,8 +171,8 @@ def finished_record(run: Run, begin: Checkpoint | None) -> RunResult | None:
         return None
     if not is_over(run.config.training, record.epochs, record.diverged):
         return None
-    if record.status != "finished":  # killed between checkpoint and record
-        record.status = "finished"
+    if record.status != "finished":  # killed between checkpoint and record, or allowed less now
+        record.status, record.config = "finished", run.config.to_dict()
         record.seconds = round(sum(epoch["seconds"] for epoch in record.epochs), 3)
         record.save(run.record)
     return record

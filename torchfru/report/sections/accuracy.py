@@ -65,7 +65,7 @@ def section(library: Library, experiment: str) -> Section:
     panels = [
         Panel("By epoch", "epoch", ACCURACY_NAME, by_epoch),
         Panel("By epoch, the top", "epoch", ACCURACY_NAME, by_epoch, ylim=zoom),
-        Panel("By time", "minutes of training", ACCURACY_NAME, timed),
+        Panel("By time", "minutes of training", ACCURACY_NAME, timed, whole=False),
     ]
     caption = "Test accuracy, a line a run. Hollow marks: the paper's numbers at its last epoch."
     text = [task, settings]

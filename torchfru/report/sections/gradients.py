@@ -13,6 +13,7 @@ from ..tables import parameters, result, runs_table
 from .curves import figure
 
 SHADES = 10  # of the palette of epochs
+SMALLEST = 1e-10  # of the largest norm: what is below has vanished, and would flatten the rest
 
 
 def section(library: Library) -> Section:
@@ -27,7 +28,8 @@ def section(library: Library) -> Section:
     ]
     caption = (
         "Norms of the gradient to the initial state by step, a row a model, from epoch 0 (dark) "
-        "to the last one (light); a key is the number of epochs."
+        "to the last one (light); a key is the number of epochs. "
+        "A curve that leaves the axes has fallen by ten orders of magnitude."
     )
     figures = figure("gradients", caption, _panels(probed))
     runs = runs_table("Runs", groups, [result("test MSE", "test_mse", ".2e"), parameters()])
@@ -43,15 +45,18 @@ def _probed(group: Group) -> Record | None:
 def _panels(probed: dict[str, Record]) -> list[Panel]:
     """A row of three norms for each model; a norm has the same axis for all of them."""
     probes = {name: record.run.measurements["gradients"] for name, record in probed.items()}
-    limits = {
-        norm: decades([y for found in probes.values() for probe in found for y in probe[norm]])
-        for norm in NORMS
-    }
+    every = [probe for found in probes.values() for probe in found]
+    limits = {norm: _limits([y for probe in every for y in probe[norm]]) for norm in NORMS}
     return [
         _panel(f"{name}, {norm.replace('inf', '∞').upper()} norm", found, norm, limits[norm])
         for name, found in probes.items()
         for norm in NORMS
     ]
+
+
+def _limits(norms: list[float | None]) -> tuple[float, float]:
+    low, high = decades(norms)
+    return max(low, high * SMALLEST), high
 
 
 def _panel(title: str, probes: list[Any], norm: str, limits: tuple[float, float]) -> Panel:
