@@ -69,7 +69,7 @@ def test_the_plan_takes_half_a_day_of_two_cores():
     assert 20 * 60 < sum(run.minutes for run in PLAN) < 26 * 60
     for run in PLAN:
         limit = find_run(run.experiment, run.model).training.max_minutes
-        assert limit is None or run.minutes <= 1.5 * limit  # the last epoch may end beyond it
+        assert limit is None or run.minutes <= 2 * limit  # the last epoch may end beyond it
 
 
 def test_every_data_option_can_be_set():

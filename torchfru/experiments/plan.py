@@ -58,8 +58,7 @@ _FIRST = (
     *_runs("mix-sin", {"fru": 2, "rnn": 5, "sru": 10, "lstm": 14}),
     *_runs("frequencies", _frequencies(28, 3.5)),
     *_runs("bases", {f"mix-poly-5-{b}": 2 for b in ("fourier", "chebyshev", "legendre", "walsh")}),
-    *_memory(100, {"fru": 1}),
-    *_memory(1000, {"fru": 2}),
+    *_runs("memory", {"adding-100-fru": 1, "adding-1000-fru": 4, "copy-100-fru": 5}),
 )
 
 _TABLES = (
@@ -80,10 +79,10 @@ _SEEDS = (
 _REST = (
     *_runs("bases", {f"permuted-{b}": 20 for b in ("fourier", "chebyshev", "legendre", "walsh")}),
     *_memory(100, {"rnn": 2, "gru": 6, "sru": 5, "lstm": 7}),
-    *_memory(10_000, {"fru": 4}),
+    *_runs("memory", {"copy-1000-fru": 18, "adding-10000-fru": 4, "copy-10000-fru": 20}),
     *_memory(1000, {"rnn": 8, "gru": 11, "sru": 11, "lstm": 11}),
     *_runs("frequencies", _frequencies(784, 20)),
-    *_memory(10_000, {"rnn": 11, "gru": 12, "sru": 12, "lstm": 12}),
+    *_memory(10_000, {"rnn": 12, "gru": 15, "sru": 18, "lstm": 18}),
     *_runs(
         SYNTHETIC,
         {"fru-released": 2, "rnn-released": 5, "sru-released": 10, "lstm-released": 14},
