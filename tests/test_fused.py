@@ -20,8 +20,10 @@ from torchfru.ops import fused
 pytest.importorskip("numba")
 from numba import njit
 
-from torchfru.ops import numba_loop, simd, threads
-from torchfru.ops.numba_loop import BatchLoop, SmallLoop, choose_loop
+from torchfru.ops import batch_loop, simd, small_loop, threads
+from torchfru.ops.batch_loop import BatchLoop
+from torchfru.ops.loop import choose_loop
+from torchfru.ops.small_loop import SmallLoop
 
 
 @st.composite
@@ -71,8 +73,8 @@ def test_chunks_over_time_change_nothing(batch, every_step, monkeypatch):
         "lengths": torch.randint(0, 81, (batch,)),
     }
     whole = results(layer, inputs, "numba")
-    monkeypatch.setattr(numba_loop, "CHUNK", 32)
-    monkeypatch.setattr(numba_loop, "SMALL_CHUNK", 16)
+    monkeypatch.setattr(batch_loop, "CHUNK", 32)
+    monkeypatch.setattr(small_loop, "CHUNK", 16)
     assert_close(results(layer, inputs, "numba"), whole, 1e-12)
 
 

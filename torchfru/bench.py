@@ -223,7 +223,7 @@ def kernel_rate(shape: Shape, rounds: int) -> Rate | None:
     """The forward loop alone, and torch's product of two 2048 x 2048 matrices, in turn."""
     if "numba" not in available_backends():
         return None
-    from .ops.numba_loop import choose_loop
+    from .ops.loop import choose_loop
 
     n_g, n_h, size = shape.gate_size, shape.freq_dim, 2048
     x = torch.randn(shape.steps, shape.batch, shape.input_size)

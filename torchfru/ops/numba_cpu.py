@@ -96,16 +96,19 @@ def forward(x, a, w2, u_in, b2, stop, z, kept, h, kind, tile, width, first, last
 
 
 @_kernel
-def _replay(a, h, z, g, kind, tile, width, begin, end, first, last):
-    """g for the steps of one segment, from z before it and its h."""
+def _replay(a, x, h, z, g, kind, tile, width, begin, end, first, last):
+    """g, and x behind it, for the steps of one segment, from z before it and its h."""
     _, n_g, n_h = a.shape
-    samples, row = h.shape[2], z.shape[2]
+    n_in, samples, row = x.shape[1], h.shape[2], z.shape[2]
     for r in range(last - first):
         for t in range(begin, end):
-            g_at = ((t - begin) * g.shape[1] + r) * n_g * row
+            g_at = ((t - begin) * g.shape[1] + r) * g.shape[2] * row
             for i in range(n_g):
                 z_row = load_row(z, (r * n_g + i) * row, width)
                 store_row(g, g_at + i * row, apply(kind, z_row))
+            for i in range(n_in):
+                x_row = load_row(x, (t * n_in + i) * samples + (first + r) * row, width)
+                store_row(g, g_at + (n_g + i) * row, x_row)
             for j in range(0, n_h, len(tile)):
                 at = (t * n_h + j) * samples + (first + r) * row
                 h_tile = load_tile(h, at, samples, tile, width)
@@ -143,7 +146,7 @@ def _gate_backward(w2, d_h, g, d_z, kind, tile, width, t, g_at, first, last):
             d_tile = load_tile(d_h, (t * n_h + j) * samples + r * row, samples, tile, width)
             for i in range(n_g):
                 change = add_dot(zeros_tile(w2, width), w2, i * n_h + j, d_tile)
-                g_row = load_row(g, g_at + ((r - first) * n_g + i) * row, width)
+                g_row = load_row(g, g_at + ((r - first) * g.shape[2] + i) * row, width)
                 change = apply_backward(kind, change, g_row)
                 z_at = (r * n_g + i) * row
                 store_row(d_z, z_at, add(load_row(d_z, z_at, width), change))
@@ -169,14 +172,14 @@ def _matrix_backward(h, d_z, d_a, width, t, first, last):
 
 
 @_kernel
-def _weight_backward(d_h, g, w2_sums, width, begin, end, first, last):
-    """What the steps of a segment add to d_w2: products g d_h, block by block, still vectors."""
+def _weight_backward(d_h, g, w_sums, width, begin, end, first, last):
+    """What the steps of a segment add to d_w: products g d_h, block by block, still vectors."""
     n_g, row = g.shape[2], g.shape[3]
     n_h, samples = d_h.shape[1], d_h.shape[2]
     vector, place = row // len(width), 0
     for i in range(0, n_g, G_UNIT):
         for j in range(0, n_h, H_UNIT):
-            sums = load_tile(w2_sums, place, vector, BLOCK, 1)
+            sums = load_tile(w_sums, place, vector, BLOCK, 1)
             for t in range(begin, end):
                 for r in range(last - first):
                     for v in range(len(width)):
@@ -184,35 +187,37 @@ def _weight_backward(d_h, g, w2_sums, width, begin, end, first, last):
                         d_at = (t * n_h + j) * samples + (first + r) * row + v * vector
                         g_tile = load_tile(g, g_at, row, G_UNIT, 1)
                         sums = add_outer(sums, g_tile, load_tile(d_h, d_at, samples, H_UNIT, 1))
-            store_tile(w2_sums, place, vector, sums, 1)
+            store_tile(w_sums, place, vector, sums, 1)
             place += SUMS * vector
 
 
 @_kernel
 def backward(
-    a, w2, stop, kept, h, d_h, d_z, d_a, d_w2, z, g, w2_sums, kind, tile, width, first, last
+    a, w2, x, stop, kept, h, d_h, d_z, d_a, d_w, z, g, w_sums, kind, tile, width, first, last
 ):
     """All steps backwards: d_h becomes d(U x + b2), d_z is carried to before the first step.
 
-    d_a (L, blocks, SUMS) and d_w2 (blocks, SUMS) are added to. z (rows, n_g, row),
-    g (SEGMENT, rows, n_g, row) and w2_sums (blocks, SUMS, vector), which starts at zero, are
-    room for the rows that the kernel works on.
+    x (L, n_in, N) has one more input than the forward pass: 1. For W2, U and b2 are all weights
+    of h, and get their gradients in one go: d_w (blocks, SUMS), of g and then x, and d_a
+    (L, blocks, SUMS) are added to. z (rows, n_g, row), g (SEGMENT, rows, n_g + n_in, row) and
+    w_sums (blocks, SUMS, vector), which starts at zero, are room for the rows that the kernel
+    works on.
     """
     steps = a.shape[0]
     for segment in range((steps - 1) // SEGMENT, -1, -1):
         begin, end = segment * SEGMENT, min((segment + 1) * SEGMENT, steps)
         z[: last - first] = kept[segment, first:last]
-        _replay(a, h, z, g, kind, tile, width, begin, end, first, last)
+        _replay(a, x, h, z, g, kind, tile, width, begin, end, first, last)
         for t in range(end - 1, begin - 1, -1):
             g_at = (t - begin) * g.shape[1] * g.shape[2] * g.shape[3]
             _hidden_backward(a, h, stop, d_h, d_z, kind, tile, width, t, first, last)
             _matrix_backward(h, d_z, d_a, width, t, first, last)
             _gate_backward(w2, d_h, g, d_z, kind, tile, width, t, g_at, first, last)
-        _weight_backward(d_h, g, w2_sums, width, begin, end, first, last)
-    vector = w2_sums.shape[2]
-    for block in range(d_w2.shape[0]):
-        w_block = load_tile(w2_sums, block * SUMS * vector, vector, BLOCK, 1)
-        add_store_sums(d_w2, block * SUMS, w_block)
+        _weight_backward(d_h, g, w_sums, width, begin, end, first, last)
+    vector = w_sums.shape[2]
+    for block in range(d_w.shape[0]):
+        w_block = load_tile(w_sums, block * SUMS * vector, vector, BLOCK, 1)
+        add_store_sums(d_w, block * SUMS, w_block)
 
 
 # A vector of entries of z ------------------------------------------------------------------

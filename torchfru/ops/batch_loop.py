@@ -1,0 +1,177 @@
+"""The fused loop with vectors of samples: padding, layouts, threads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from . import numba_cpu as kernels
+from .arrays import large_empty, multiple, padded, total
+from .compiling import announced
+from .loop import KINDS, LoopGradients, cut
+from .simd import MAX_TILE, lanes
+from .threads import run, shares
+
+CHUNK = 400  # steps whose A(t) is held at once; a multiple of the kernels' SEGMENT
+ROWS_AT_ONCE = 4  # rows of samples that share one sum over samples; more would leave the cache
+
+
+class BatchLoop:
+    """The loop for more than a few samples."""
+
+    def __init__(
+        self, w2: Tensor, u_in: Tensor, b2: Tensor | None, samples: int, nonlinearity: str
+    ) -> None:
+        self.n_h, self.n_g = w2.shape
+        self.n_in = u_in.shape[1]
+        self.samples, self.kind = samples, KINDS[nonlinearity]
+        vector = lanes(w2.element_size())
+        self.width = 1 if samples <= vector else 2
+        self.row = self.width * vector
+        self.rows = -(-samples // self.row)
+        self.lanes = self.rows * self.row  # samples, and room for more
+        self.n_g_padded = multiple(self.n_g, kernels.G_UNIT)
+        self.n_h_padded = multiple(self.n_h, kernels.H_UNIT)
+        self.n_in_padded = multiple(self.n_in + 1, kernels.G_UNIT)  # the inputs, and 1 for b2
+        tile = MAX_TILE if self.n_h_padded % MAX_TILE == 0 else kernels.H_UNIT
+        self.shape = ((0,) * tile, (0,) * self.width)
+        self.w2 = padded(w2.t(), (self.n_g_padded, self.n_h_padded))
+        self.u_in = padded(u_in.t(), (self.n_in, self.n_h_padded))
+        b2 = u_in.new_zeros(0) if b2 is None else b2
+        self.b2 = padded(b2, (self.n_h_padded,))
+        self.room: list[Any] = []
+
+    def chunks(self, steps: int) -> list[tuple[slice, slice]]:
+        return cut(steps, CHUNK)
+
+    def new_hidden(self, steps: int) -> Tensor:
+        return large_empty((steps, self.n_h_padded, self.lanes), self.w2)
+
+    def new_kept(self, steps: int) -> Tensor:
+        segments = -(-steps // kernels.SEGMENT)
+        return self.w2.new_empty(segments, self.rows, self.n_g_padded, self.row)
+
+    def hidden(self, h: Tensor) -> Tensor:
+        """h as (L, n_h, lanes)."""
+        return h[:, : self.n_h]
+
+    def pack_z(self, z: Tensor) -> Tensor:
+        """(N, n_g) laid out for the kernels."""
+        z = padded(z, (self.lanes, self.n_g_padded))
+        return z.view(self.rows, self.row, -1).transpose(1, 2).contiguous()
+
+    def unpack_z(self, z: Tensor) -> Tensor:
+        z = z.transpose(1, 2).reshape(self.lanes, -1)
+        return z[: self.samples, : self.n_g]
+
+    def forward(
+        self, x: Tensor, a: Tensor, stop: Tensor | None, z: Tensor, kept: Tensor, h: Tensor
+    ) -> None:
+        """Read x (L, N, n_in) with A(t), laid out, (L, numbers); z, kept and h are written."""
+        x = padded(x.transpose(1, 2), (*x.shape[::2], self.lanes))  # (L, n_in, lanes)
+        a = a.view(-1, self.n_g_padded, self.n_h_padded)
+        arrays = (x, a, self.w2, self.u_in, self.b2, self._stops(stop), z, kept, h)
+        arguments = [array.numpy() for array in arrays]
+
+        def work(_: int, part: range) -> None:
+            kernels.forward(*arguments, self.kind, *self.shape, part.start, part.stop)
+
+        with announced(kernels.forward):
+            run(work, shares(self.rows))
+
+    def backward(
+        self,
+        x: Tensor,
+        a: Tensor,
+        stop: Tensor | None,
+        kept: Tensor,
+        h: Tensor,
+        d_h: Tensor,
+        d_z: Tensor,
+    ) -> LoopGradients:
+        """Back through the steps of x (L, N, n_in); d_z is written.
+
+        d_h (L, n_h, lanes), the gradient that reaches h from outside the loop, is used up.
+        """
+        d_h = padded(d_h, tuple(h.shape))
+        a = a.view(-1, self.n_g_padded, self.n_h_padded)
+        arrays = (a, self.w2, self._inputs_and_one(x), self._stops(stop), kept, h, d_h, d_z)
+        arguments = [array.numpy() for array in arrays]
+        parts = shares(self.rows)
+        d_a, *room = self._room(len(parts), len(x))
+        rows = self.n_g_padded + self.n_in_padded
+        d_w = a.new_zeros(len(parts), self._blocks(rows), kernels.SUMS)
+
+        def work(index: int, part: range) -> None:
+            out = (d_a[index].numpy(), d_w[index].numpy(), *room[index])
+            for first in part[::ROWS_AT_ONCE]:
+                last = min(first + ROWS_AT_ONCE, part.stop)
+                room[index][2][:] = 0
+                kernels.backward(*arguments, *out, self.kind, *self.shape, first, last)
+
+        with announced(kernels.backward):
+            run(work, parts)
+        d_drive = d_h[:, : self.n_h, : self.samples]
+        d_w = self._unblock(total(d_w).view(1, -1), rows)[0, :, : self.n_h].t()  # (n_h, rows)
+        sizes = (self.n_g, self.n_g_padded - self.n_g, self.n_in, self.n_in_padded - self.n_in)
+        d_w2, _, d_u_in, d_one = d_w.split(sizes, 1)
+        return LoopGradients(d_drive, total(d_a).flatten(1), d_w2, d_u_in, d_one[:, 0])
+
+    def _inputs_and_one(self, x: Tensor) -> Tensor:
+        """All that U and b2 are multiplied with: (L, n_in and more, lanes)."""
+        result = x.new_zeros(len(x), self.n_in_padded, self.lanes)
+        result[:, : self.n_in, : self.samples] = x.transpose(1, 2)
+        result[:, self.n_in] = 1
+        return result
+
+    def _room(self, parts: int, steps: int) -> list[Any]:
+        """Room for d_a, and for each thread: z and g of its rows, sums that are still vectors."""
+        if not self.room:
+            rows, vector = min(self.rows, ROWS_AT_ONCE), self.row // self.width
+            blocks, factors = self._blocks(self.n_g_padded), self.n_g_padded + self.n_in_padded
+            d_a = large_empty((parts, CHUNK, blocks, kernels.SUMS), self.w2)
+            shapes = (
+                (rows, self.n_g_padded, self.row),
+                (kernels.SEGMENT, rows, factors, self.row),
+                (self._blocks(factors), kernels.SUMS, vector),
+            )
+            own = [[self.w2.new_empty(s).numpy() for s in shapes] for _ in range(parts)]
+            self.room = [d_a, *own]
+        return [self.room[0][:, :steps].zero_(), *self.room[1:]]
+
+    def lay_out(self, matrices: Tensor) -> Tensor:
+        """Matrices (K, n_g, n_h) as A(t) lies in memory: (K, numbers)."""
+        return padded(matrices, (len(matrices), self.n_g_padded, self.n_h_padded)).flatten(1)
+
+    def lay_out_sums(self, matrices: Tensor) -> Tensor:
+        """Matrices (K, n_g, n_h) as the gradient of A(t) does, in blocks: (K, sums)."""
+        flat = self.lay_out(matrices)
+        across = self.n_h_padded // kernels.H_UNIT
+        parts = flat.view(len(flat), -1, kernels.G_UNIT, across, kernels.H_UNIT)
+        blocks = parts.transpose(2, 3).flatten(3).flatten(1, 2)  # (K, blocks, BLOCK)
+        return padded(blocks, (*blocks.shape[:2], kernels.SUMS)).flatten(1)
+
+    def pick_up_sums(self, flat: Tensor) -> Tensor:
+        """The matrices (K, n_g, n_h) that :meth:`lay_out_sums` laid out."""
+        return self._unblock(flat, self.n_g_padded)[:, : self.n_g, : self.n_h]
+
+    def _blocks(self, rows: int) -> int:
+        """Blocks of sums in a matrix of so many rows, n_h wide."""
+        return rows // kernels.G_UNIT * (self.n_h_padded // kernels.H_UNIT)
+
+    def _unblock(self, flat: Tensor, rows: int) -> Tensor:
+        """Matrices (K, rows, n_h) out of their blocks of sums (K, sums)."""
+        across = self.n_h_padded // kernels.H_UNIT
+        blocks = flat.view(len(flat), -1, across, kernels.SUMS)[..., : kernels.BLOCK]
+        parts = blocks.unflatten(3, (kernels.G_UNIT, kernels.H_UNIT)).transpose(2, 3)
+        return parts.reshape(len(flat), rows, self.n_h_padded)
+
+    def _stops(self, stop: Tensor | None) -> Tensor:
+        """Where each lane ends. One that holds no sample ends at once: what it did could overflow,
+        and infinity times a gradient of 0 is no 0."""
+        if stop is None:
+            if self.lanes == self.samples:
+                return self.w2.new_empty(0)
+            stop = self.w2.new_full((self.samples,), float("inf"))
+        return padded(stop.to(self.w2.dtype), (self.lanes,))

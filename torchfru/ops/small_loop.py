@@ -1,0 +1,118 @@
+"""The fused loop with vectors along z, for few samples: padding, layouts, threads."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from . import numba_cpu as kernels
+from .arrays import multiple, padded, total
+from .compiling import announced
+from .loop import KINDS, LoopGradients, cut
+from .simd import lanes
+from .threads import run, shares
+
+CHUNK = 1024  # steps whose A(t) is held at once; a multiple of the kernels' SEGMENT
+
+
+class SmallLoop:
+    """The loop with vectors along z, for few samples."""
+
+    def __init__(
+        self, w2: Tensor, u_in: Tensor, b2: Tensor | None, samples: int, nonlinearity: str
+    ) -> None:
+        self.n_h, self.n_g = w2.shape
+        self.samples = self.lanes = samples
+        self.kind = KINDS[nonlinearity]
+        vector = lanes(w2.element_size())
+        self.tile = (0,) * vector
+        self.n_g_padded = multiple(self.n_g, vector)
+        self.n_h_padded = multiple(self.n_h, vector)
+        self.w2 = padded(w2, (self.n_h_padded, self.n_g_padded))
+        self.u_in, self.b2 = u_in, b2
+
+    def chunks(self, steps: int) -> list[tuple[slice, slice]]:
+        return cut(steps, CHUNK)
+
+    def new_hidden(self, steps: int) -> Tensor:
+        return self.w2.new_zeros(steps, self.samples, self.n_h_padded)
+
+    def new_kept(self, steps: int) -> Tensor:
+        segments = -(-steps // kernels.SEGMENT)
+        return self.w2.new_empty(segments, self.samples, self.n_g_padded)
+
+    def hidden(self, h: Tensor) -> Tensor:
+        """h as (L, n_h, lanes)."""
+        return h[:, :, : self.n_h].transpose(1, 2).contiguous()
+
+    def pack_z(self, z: Tensor) -> Tensor:
+        """(N, n_g) laid out for the kernels."""
+        return padded(z, (self.samples, self.n_g_padded)).clone()
+
+    def unpack_z(self, z: Tensor) -> Tensor:
+        return z[:, : self.n_g]
+
+    def forward(
+        self, x: Tensor, a: Tensor, stop: Tensor | None, z: Tensor, kept: Tensor, h: Tensor
+    ) -> None:
+        """As :meth:`BatchLoop.forward`."""
+        h[:, :, : self.n_h] = torch.nn.functional.linear(x, self.u_in, self.b2)
+        a = a.view(-1, self.n_h_padded, self.n_g_padded)
+        arrays = (a, self.w2, self._stops(stop), z, kept, h)
+        arguments = [array.numpy() for array in arrays]
+
+        def work(_: int, part: range) -> None:
+            g = z.new_empty(self.n_g_padded).numpy()
+            kernels.forward_small(*arguments, g, self.kind, self.tile, part.start, part.stop)
+
+        with announced(kernels.forward_small):
+            run(work, shares(self.samples))
+
+    def backward(
+        self,
+        x: Tensor,
+        a: Tensor,
+        stop: Tensor | None,
+        kept: Tensor,
+        h: Tensor,
+        d_h: Tensor,
+        d_z: Tensor,
+    ) -> LoopGradients:
+        """As :meth:`BatchLoop.backward`."""
+        d_h = padded(d_h.transpose(1, 2), tuple(h.shape))
+        a = a.view(-1, self.n_h_padded, self.n_g_padded)
+        arrays = (a, self.w2, self._stops(stop), kept, h, d_h, d_z)
+        arguments = [array.numpy() for array in arrays]
+        parts = shares(self.samples)
+        d_a = a.new_zeros(len(parts), a.shape[0], self.n_h_padded, self.n_g_padded)
+        d_w2 = a.new_zeros(len(parts), self.n_h_padded, self.n_g_padded)
+
+        def work(index: int, part: range) -> None:
+            z = a.new_empty(self.n_g_padded).numpy()
+            g = a.new_empty(kernels.SEGMENT, self.n_g_padded).numpy()
+            out = (d_a[index].numpy(), d_w2[index].numpy(), z, g)
+            kernels.backward_small(*arguments, *out, self.kind, self.tile, part.start, part.stop)
+
+        with announced(kernels.backward_small):
+            run(work, parts)
+        d_w2_sum = total(d_w2)[: self.n_h, : self.n_g]
+        d_drive = self.hidden(d_h)  # (L, n_h, N)
+        d_u_in, d_b2 = torch.bmm(d_drive, x).sum(0), d_drive.sum((0, 2))
+        return LoopGradients(d_drive, total(d_a).flatten(1), d_w2_sum, d_u_in, d_b2)
+
+    def lay_out(self, matrices: Tensor) -> Tensor:
+        """As :meth:`BatchLoop.lay_out`."""
+        shape = (len(matrices), self.n_h_padded, self.n_g_padded)
+        return padded(matrices.transpose(1, 2), shape).flatten(1)
+
+    def lay_out_sums(self, matrices: Tensor) -> Tensor:
+        """As :meth:`BatchLoop.lay_out_sums`; here both layouts are one."""
+        return self.lay_out(matrices)
+
+    def pick_up_sums(self, flat: Tensor) -> Tensor:
+        """As :meth:`BatchLoop.pick_up_sums`."""
+        whole = flat.view(len(flat), self.n_h_padded, self.n_g_padded)
+        return whole[:, : self.n_h, : self.n_g].transpose(1, 2)
+
+    def _stops(self, stop: Tensor | None) -> Tensor:
+        return torch.empty(0, dtype=torch.int64) if stop is None else stop.contiguous()
