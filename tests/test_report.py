@@ -90,6 +90,14 @@ def test_other_settings_are_named_and_prove_nothing(tmp_path):
     assert verdicts(report)["RNN fails to converge on imdb"] == "open"
 
 
+def test_a_tuned_model_says_that_its_settings_are_not_the_authors(tmp_path):
+    rows = table(report_of(tmp_path, make_run("pixel-mnist", "fru-60-10-tuned")), "pixel-mnist")
+    assert rows["FRU 60,10 tuned"]["paper, %"] == "–"  # noqa: RUF001
+    assert rows["FRU 60,10 tuned"]["remarks"] == (
+        "not the authors': model.output relu instead of identity, training.lr 0.01 instead of 0.005"
+    )
+
+
 def test_the_summary_begins_with_what_falls_short(tmp_path):
     runs = [make_run("imdb", "sru", final=80.0), make_run("imdb", "lstm", final=83.5)]
     summary = report_of(tmp_path, *runs).summary

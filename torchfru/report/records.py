@@ -44,19 +44,11 @@ class Record:
 
     @property
     def changes(self) -> list[str]:
-        """The settings that are not the experiment's own, each with both values.
-
-        A bound on the minutes is left out: it shows in the number of epochs.
-        """
+        """The settings that are not the experiment's own."""
         own = EXPERIMENTS.get(self.run.experiment, {}).get(self.run.model)
         if own is None:
             return ["the experiment has no settings of its own"]
-        ours, theirs = flat(self.config), flat(own)
-        return [
-            f"{key} {ours[key]} instead of {theirs[key]}"
-            for key in ours
-            if ours[key] != theirs[key] and key != "training.max_minutes"
-        ]
+        return differences(self.config, own)
 
     def curve(self, measure: str) -> list[tuple[int, float, float]]:
         """(epoch, minutes so far, measure) of every epoch that has a finite one."""
@@ -275,6 +267,19 @@ def _require_curve(values: list[Any], steps: list[Any]) -> None:
     _require_numbers(value for value in values if value is not None)
     if len(values) != len(steps):
         raise ValueError(f"a curve has {len(values)} values for {len(steps)} steps")
+
+
+def differences(config: RunConfig, other: RunConfig) -> list[str]:
+    """The settings in which the first is not as the second, each with both values.
+
+    A bound on the minutes is left out: it shows in the number of epochs.
+    """
+    ours, theirs = flat(config), flat(other)
+    return [
+        f"{key} {ours[key]} instead of {theirs[key]}"
+        for key in ours
+        if ours[key] != theirs[key] and key != "training.max_minutes"
+    ]
 
 
 def flat(config: RunConfig) -> dict[str, Any]:

@@ -6,9 +6,10 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from ..experiments import EXPERIMENTS
 from .content import EMPTY, Cell, Link, Table
 from .paper import PublishedTable
-from .records import Group
+from .records import Group, differences
 
 
 @dataclass(frozen=True)
@@ -118,12 +119,21 @@ def _minutes(group: Group) -> Cell:
 
 def _remarks(group: Group) -> Cell:
     """What a reader must know before comparing the row with another."""
+    tuned = _tuned(group)
     if not group.records:
-        return "missing"
+        return "; ".join(["missing", *tuned])
     remarks = [f"seed {r.run.seed} unfinished: {r.progress}" for r in group.unfinished]
     if group.cut_short:
         remarks.append(f"not comparable in training length: {group.epochs} of {group.asked} epochs")
-    return "; ".join([*remarks, *group.changes])
+    return "; ".join([*tuned, *remarks, *group.changes])
+
+
+def _tuned(group: Group) -> list[str]:
+    """What a model called tuned has other than the one with the authors' settings."""
+    models, plain = EXPERIMENTS[group.experiment], group.model.removesuffix("-tuned")
+    if plain == group.model:
+        return []
+    return [f"not the authors': {', '.join(differences(models[group.model], models[plain]))}"]
 
 
 SEEDS = Column("seeds", _seeds)
