@@ -154,6 +154,28 @@ def test_the_best_on_permuted_mnist(tmp_path, lstm, verdict):
     assert verdicts(report_of(tmp_path, *runs))[name] == verdict
 
 
+@pytest.mark.parametrize(
+    ("fru", "lstm", "verdict"),
+    [
+        ((8, 100), (None, 6), "open"),
+        ((8, 100), (None, 9), "holds"),
+        ((8, 100), (40, 100), "holds"),
+        ((50, 100), (40, 45), "contradicted"),
+        ((None, 100), (40, 45), "contradicted"),
+        ((None, 12), (40, 45), "open"),
+    ],
+)
+def test_who_reaches_97_percent_first(tmp_path, fru, lstm, verdict):
+    for model, (there, epochs) in {"fru-60-10": fru, "lstm": lstm}.items():
+        run = make_run("pixel-mnist", model, epochs=epochs)
+        for epoch in run.epochs:
+            reached = there is not None and epoch["epoch"] >= there
+            epoch["test_accuracy"] = 97.0 if reached else 96.0
+        save(tmp_path, run)
+    name = "FRU converges fastest; LSTM reaches 97 % at around the 40th epoch"
+    assert verdicts(Report(read_library(tmp_path)))[name] == verdict
+
+
 def test_trained_models_stand_beside_predictors_without_training(tmp_path):
     make_measurement("mix-sin", "simple").save(tmp_path / "mix-sin" / "simple.json")
     runs = [make_run("mix-sin", "fru", final=5e-5), make_run("mix-sin", "rnn", final=1e-3)]

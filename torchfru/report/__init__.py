@@ -8,7 +8,8 @@ from ..results import write_atomically
 from .html import to_html
 from .markdown import BEGIN, fill_readme, to_markdown
 from .page import Report
-from .records import Library, read_library
+from .reading import read_library
+from .records import Library
 
 __all__ = ["BEGIN", "Library", "build_report", "read_library", "write_report"]
 

@@ -130,7 +130,8 @@ def _falling_gradients(library: Library) -> Claim:
 
 def _fast(library: Library) -> Claim:
     group = library.group("pixel-mnist", "fru-60-10")
-    early = [record.curve("test_accuracy")[:10] for record in group.usable if group.epochs >= 10]
+    judged = group.usable if group.epochs >= 10 and not group.changes else []
+    early = [record.curve("test_accuracy")[:10] for record in judged]
     best = [max(accuracy for _, _, accuracy in curve) for curve in early if curve]
     return Claim(
         "pixel-mnist",
@@ -143,12 +144,7 @@ def _fast(library: Library) -> Claim:
 
 def _faster_than_lstm(library: Library) -> Claim:
     fru, lstm = (_epoch_of(library.group("pixel-mnist", m), 97.0) for m in ("fru-60-10", "lstm"))
-    outcome = None
-    if fru is not None and lstm is not None:
-        if fru[0] is not None and lstm[1] >= fru[0]:
-            outcome = lstm[0] is None or fru[0] < lstm[0]
-        elif lstm[0] is not None:
-            outcome = False
+    outcome = None if fru is None or lstm is None else _earlier(fru, lstm)
     parts = zip(("FRU 60,10", "LSTM"), (fru, lstm), strict=True)
     return Claim(
         "pixel-mnist",
@@ -161,11 +157,21 @@ def _faster_than_lstm(library: Library) -> Claim:
 
 def _epoch_of(group: Group, accuracy: float) -> tuple[int | None, int] | None:
     """The first epoch with that accuracy, if any, of how many; of the first run that counts."""
-    for record in group.usable[:1]:
+    for record in group.usable[:1] if not group.changes else []:
         curve = record.curve("test_accuracy")
         reached = (epoch for epoch, _, value in curve if value >= accuracy)
         return next(reached, None), len(curve)
     return None
+
+
+def _earlier(one: tuple[int | None, int], other: tuple[int | None, int]) -> bool | None:
+    """Whether one was there first; None if they were not trained for long enough to tell."""
+    (there, _), (other_there, other_epochs) = one, other
+    if there is None:
+        return False if other_there is not None and one[1] >= other_there else None
+    if other_there is None:
+        return True if other_epochs >= there else None
+    return there < other_there
 
 
 def _reached(when: tuple[int | None, int]) -> str:

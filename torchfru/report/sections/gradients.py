@@ -21,9 +21,9 @@ def section(library: Library) -> Section:
     probed = {name: record for name, group in groups.items() if (record := _probed(group))}
     text = [
         "The norm of the gradient of the error at step t to the initial state, while training on "
-        "mixtures of polynomials of degree 5: means over 20 consecutive steps and the test "
-        "sequences, before training and after every tenth epoch (the paper's Figure 5). SRU has "
-        "the rates 0, 0.25, 0.5, 0.9, 0.95, as that figure's caption says.",
+        "mixtures of polynomials of degree 5: means over 20 consecutive steps and over "
+        "test sequences, before training and after every tenth epoch (the paper's Figure 5). SRU "
+        "has the rates 0, 0.25, 0.5, 0.9, 0.95, as that figure's caption says.",
         "Settings: the authors' for mixtures of polynomials.",
     ]
     caption = (
