@@ -27,7 +27,7 @@ PIXEL: dict[str, tuple[float, float, float | None]] = {
     "fru-40-10": (0.001, 1.0, None),
     "fru-60-10": (0.005, 0.9, None),
     "fru": (0.005, 0.9, None),
-    "fru-60-10-tuned": (0.01, 0.9, None),
+    "fru-60-10-tuned": (0.02, 0.9, None),
 }
 PERMUTED: dict[str, tuple[float, float, float | None]] = {
     "rnn": (0.001, 0.9, 1.0),
@@ -37,7 +37,7 @@ PERMUTED: dict[str, tuple[float, float, float | None]] = {
     "fru-40-10": (0.005, 0.9, 1.0),
     "fru-60-10": (0.005, 0.9, 1.0),
     "fru": (0.005, 0.9, 1.0),
-    "fru-60-10-tuned": (0.01, 0.9, 1.0),
+    "fru-60-10-tuned": (0.02, 0.9, 1.0),
 }
 
 
