@@ -143,6 +143,7 @@ def test_others_go_on_when_one_fails(tmp_path, monkeypatch):
     programs = {
         "good": "done()",
         "bad": "sys.exit('Error: no such luck')",
+        "killed": f"print('compiling', flush=True); os.kill(os.getpid(), {signal.SIGKILL:d})",
         "busy": f"sys.exit({BUSY})",
         "stopped": "0",
     }
@@ -152,6 +153,7 @@ def test_others_go_on_when_one_fails(tmp_path, monkeypatch):
     tasks = [
         tiny("old"),
         tiny("bad"),
+        tiny("killed"),
         tiny("other", lr=0.5),
         *map(tiny, ("busy", "stopped", "good")),
     ]
@@ -160,13 +162,15 @@ def test_others_go_on_when_one_fails(tmp_path, monkeypatch):
     endings = {outcome.task.name: outcome for outcome in work.run()}
     assert {name: outcome.ending for name, outcome in endings.items()} == {
         "bad": "failed",
+        "killed": "failed",
         "other": "refused",
         "busy": "busy",
         "stopped": "stopped",
         "good": "finished",
     }
-    assert began == ["bad", "busy", "stopped", "good"]
+    assert began == ["bad", "killed", "busy", "stopped", "good"]
     assert endings["bad"].why.startswith("no such luck (log: ")
+    assert endings["killed"].why.startswith("ended by signal 9 (Killed) (log: ")
 
 
 def test_no_more_at_a_time_than_asked_for_and_none_after_the_budget(tmp_path, monkeypatch):
@@ -234,7 +238,7 @@ def test_failures_make_the_exit_code(tmp_path, monkeypatch):
     use_fake_processes(monkeypatch, tmp_path, dict.fromkeys(names, "done()"))
     good = invoke("gradients", "--results", str(tmp_path), "--jobs", "4")
     assert good.exit_code == 0, good.output
-    assert "finished  gradients fru seed 0: 3 epochs, 2 min" in good.output
+    assert "finished  gradients fru seed 0: 3 of 90 epochs, mse 0.5, 2 min" in good.output
     assert "Of 4: 4 finished." in good.output
     assert invoke("gradients", "--results", str(tmp_path)).output == "Of 4: 4 finished.\n"
     other = plan_tasks(["gradients"])[0]
