@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import signal
@@ -12,10 +13,12 @@ from pathlib import Path
 
 import pytest
 from filelock import FileLock
+from rich.console import Console
 from training_helpers import TINY, numbers, read
 from typer.testing import CliRunner
 
 from torchfru import cli
+from torchfru.cli import watch
 from torchfru.experiments import EXPERIMENTS, find_run, override
 from torchfru.reproduce import Runner, Task, inspect, plan_tasks, runner, worker
 from torchfru.reproduce.quick import quick_tasks, without_data
@@ -213,6 +216,28 @@ def test_the_time_left_is_judged_by_the_epochs_so_far(tmp_path):
     )
     job.task = limited
     assert job.seconds_left() == 30.0
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_progress_on_a_terminal_and_in_a_file(tmp_path, monkeypatch, terminal):
+    monkeypatch.setattr(watch, "HEARTBEAT", 0.0)
+    task, output = tiny("a", epochs=10), io.StringIO()
+    job = runner.Running(task, None, task.record(tmp_path), tmp_path / "log")
+    with watch.Watch(Console(file=output, force_terminal=terminal, width=100)) as shown:
+        shown.began(task, inspect(task, tmp_path))
+        save_record(task, tmp_path, 4)
+        job.look()
+        shown.tick([job])
+        shown.tick([job])
+        shown.live.refresh()
+        shown.ended(runner.Outcome(task, "stopped", inspect(task, tmp_path)))
+    text = output.getvalue()
+    assert "stopped   mix-poly-5 a seed 0: 4 of 10 epochs, mse 0.5, 2 min" in text
+    if terminal:
+        assert re.search(r"mix-poly-5 +a +0 +4 of 10 +mse 0.5 +3 min left", text)
+    else:
+        assert text.count("running   mix-poly-5 a seed 0: 4 of 10, mse 0.5, 3 min left") == 1
+        assert "\x1b" not in text
 
 
 # The command -------------------------------------------------------------------------------
