@@ -10,6 +10,7 @@ from report_helpers import make_measurement, make_results, make_run, save
 from typer.testing import CliRunner
 
 from torchfru.cli import app
+from torchfru.experiments import find_run
 from torchfru.experiments.plan import MEASUREMENTS, PLAN
 from torchfru.report import build_report, read_library
 from torchfru.report.content import Table
@@ -17,6 +18,7 @@ from torchfru.report.markdown import fill_readme, to_markdown
 from torchfru.report.page import Report
 
 ROOT = Path(__file__).parents[1]
+TUNED = "fru-60-10-tuned"
 
 
 def report_of(folder: Path, *runs) -> Report:
@@ -91,10 +93,18 @@ def test_other_settings_are_named_and_prove_nothing(tmp_path):
 
 
 def test_a_tuned_model_says_that_its_settings_are_not_the_authors(tmp_path):
-    rows = table(report_of(tmp_path, make_run("pixel-mnist", "fru-60-10-tuned")), "pixel-mnist")
-    assert rows["FRU 60,10 tuned"]["paper, %"] == "–"  # noqa: RUF001
+    report = report_of(tmp_path, make_run("pixel-mnist", TUNED))
+    rows = table(report, "pixel-mnist")
+    assert rows["FRU 60,10 tuned"]["paper, %"] == "97.61"
+    assert (
+        "of our own (the paper's in brackets): pixel-mnist FRU 60,10 tuned 96.00 % (97.61 %)"
+        in (report.summary)
+    )
+    assert "pixel-mnist (RNN, LSTM, SRU, FRU 40,10, FRU 60,10)" in report.summary  # not by a tuned
+    lr = {name: find_run("pixel-mnist", name).training.lr for name in ("fru-60-10", TUNED)}
     assert rows["FRU 60,10 tuned"]["remarks"] == (
-        "not the authors': model.output relu instead of identity, training.lr 0.01 instead of 0.005"
+        "not the authors': model.output relu instead of identity, "
+        f"training.lr {lr[TUNED]} instead of {lr['fru-60-10']}"
     )
 
 

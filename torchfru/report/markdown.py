@@ -44,9 +44,10 @@ def _short(report: Report, path: Path) -> str:
     for experiment, paper in ACCURACY.items():
         groups = accuracy_groups(report.library, experiment)
         for name, group in groups.items():
-            if group.model in paper.rows:
+            published = paper.row(group.model)
+            if published is not None and (group.model in paper.rows or group.usable):
                 ours = group.mean("test_accuracy")
-                cells = [TITLES[experiment], name, f"{paper.rows[group.model].accuracy:.2f}"]
+                cells = [TITLES[experiment], name, f"{published.accuracy:.2f}"]
                 cells.append(EMPTY if ours is None else f"{ours:.2f}")
                 seeds = (f"[{r.run.seed}]({records}/{r.name}.json)" for r in group.usable)
                 epochs = f"{group.epochs} of {paper.epochs}" if group.usable else EMPTY
@@ -54,7 +55,8 @@ def _short(report: Report, path: Path) -> str:
     header = "| task | model | paper, % | ours, % | seeds | epochs |\n|---|---|--:|--:|--:|--:|"
     note = (
         "Test accuracy after the last epoch, mean over seeds; after fewer epochs than the paper's "
-        f"it is not comparable. {_escaped(report.provenance)}"
+        "it is not comparable. A tuned model has other settings than the authors'. "
+        + _escaped(report.provenance)
     )
     return "\n".join([header, *rows, "", note])
 

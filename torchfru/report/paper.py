@@ -26,6 +26,10 @@ class PublishedTable:
     epochs: int
     rows: dict[str, Published]
 
+    def row(self, model: str) -> Published | None:
+        """What to hold a model against; a tuned one against the same model of the paper."""
+        return self.rows.get(model.removesuffix("-tuned"))
+
 
 ACCURACY = {
     "pixel-mnist": PublishedTable(

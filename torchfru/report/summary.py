@@ -16,9 +16,8 @@ CLOSE = 0.5  # points of a percent
 
 def first_paragraph(library: Library, claims: list[Claim]) -> str:
     """Sentences computed from the records, the bad news first."""
-    return " ".join(
-        [*_accuracies(library), *_verdicts(claims), *_untrained(library), *_missing(library)]
-    )
+    parts = (_accuracies(library), _tuned(library), _verdicts(claims), _untrained(library))
+    return " ".join(sentence for part in (*parts, _missing(library)) for sentence in part)
 
 
 def _accuracies(library: Library) -> list[str]:
@@ -53,6 +52,19 @@ def _accuracies(library: Library) -> list[str]:
         "point, after as many epochs.",
         *(f"{sentence[0].upper()}{sentence[1:]}." for sentence in named),
     ]
+
+
+def _tuned(library: Library) -> list[str]:
+    found = []
+    for experiment, table in ACCURACY.items():
+        for model in library.models(experiment):
+            row, ours = table.row(model), library.group(experiment, model).mean("test_accuracy")
+            if row is not None and ours is not None and model not in table.rows:
+                name = f"{experiment} {label(model)}"
+                found.append(f"{name} {ours:.2f} % ({row.accuracy:.2f} %)")
+    if not found:
+        return []
+    return [f"With settings of our own (the paper's in brackets): {', '.join(found)}."]
 
 
 def _verdicts(claims: list[Claim]) -> list[str]:

@@ -51,11 +51,11 @@ def published(table: PublishedTable) -> tuple[Column, ...]:
     """The paper's accuracy, and how far ours is from it, in points of a percent."""
 
     def paper(group: Group) -> Cell:
-        row = table.rows.get(group.model)
+        row = table.row(group.model)
         return EMPTY if row is None else f"{row.accuracy:.2f}"
 
     def difference(group: Group) -> Cell:
-        row, ours = table.rows.get(group.model), group.mean("test_accuracy")
+        row, ours = table.row(group.model), group.mean("test_accuracy")
         if row is None or ours is None:
             return EMPTY
         mark = "*" if group.epochs < table.epochs else ""
@@ -69,11 +69,11 @@ def sizes(table: PublishedTable, lstm: Group) -> tuple[Column, ...]:
     """Variables and their ratio to LSTM's, ours and the paper's."""
 
     def paper_variables(group: Group) -> Cell:
-        row = table.rows.get(group.model)
+        row = table.row(group.model)
         return EMPTY if row is None or row.variables is None else f"{row.variables}K"
 
     def paper_ratio(group: Group) -> Cell:
-        row = table.rows.get(group.model)
+        row = table.row(group.model)
         return EMPTY if row is None or row.ratio is None else f"{row.ratio:.2f}"
 
     def ratio(group: Group) -> Cell:
