@@ -29,6 +29,7 @@ ALLOWED = {
     "bench": {"nn", "ops"},
     "bench_plot": {"bench"},
     "bench_report": set(),
+    "report": {"report", "experiments", "results"},
     "theory": {"theory", "basis", "nn", "ops"},
     "cli": {
         "cli",
@@ -37,6 +38,7 @@ ALLOWED = {
         "data",
         "demo",
         "experiments",
+        "report",
         "reproduce",
         "results",
         "theory",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import signal
@@ -12,10 +13,12 @@ from pathlib import Path
 
 import pytest
 from filelock import FileLock
+from rich.console import Console
 from training_helpers import TINY, numbers, read
 from typer.testing import CliRunner
 
 from torchfru import cli
+from torchfru.cli import watch
 from torchfru.experiments import EXPERIMENTS, find_run, override
 from torchfru.reproduce import Runner, Task, inspect, plan_tasks, runner, worker
 from torchfru.reproduce.quick import quick_tasks, without_data
@@ -143,6 +146,7 @@ def test_others_go_on_when_one_fails(tmp_path, monkeypatch):
     programs = {
         "good": "done()",
         "bad": "sys.exit('Error: no such luck')",
+        "killed": f"print('compiling', flush=True); os.kill(os.getpid(), {signal.SIGKILL:d})",
         "busy": f"sys.exit({BUSY})",
         "stopped": "0",
     }
@@ -152,6 +156,7 @@ def test_others_go_on_when_one_fails(tmp_path, monkeypatch):
     tasks = [
         tiny("old"),
         tiny("bad"),
+        tiny("killed"),
         tiny("other", lr=0.5),
         *map(tiny, ("busy", "stopped", "good")),
     ]
@@ -160,13 +165,15 @@ def test_others_go_on_when_one_fails(tmp_path, monkeypatch):
     endings = {outcome.task.name: outcome for outcome in work.run()}
     assert {name: outcome.ending for name, outcome in endings.items()} == {
         "bad": "failed",
+        "killed": "failed",
         "other": "refused",
         "busy": "busy",
         "stopped": "stopped",
         "good": "finished",
     }
-    assert began == ["bad", "busy", "stopped", "good"]
+    assert began == ["bad", "killed", "busy", "stopped", "good"]
     assert endings["bad"].why.startswith("no such luck (log: ")
+    assert endings["killed"].why.startswith("ended by signal 9 (Killed) (log: ")
 
 
 def test_no_more_at_a_time_than_asked_for_and_none_after_the_budget(tmp_path, monkeypatch):
@@ -211,6 +218,28 @@ def test_the_time_left_is_judged_by_the_epochs_so_far(tmp_path):
     assert job.seconds_left() == 30.0
 
 
+@pytest.mark.parametrize("terminal", [True, False])
+def test_progress_on_a_terminal_and_in_a_file(tmp_path, monkeypatch, terminal):
+    monkeypatch.setattr(watch, "HEARTBEAT", 0.0)
+    task, output = tiny("a", epochs=10), io.StringIO()
+    job = runner.Running(task, None, task.record(tmp_path), tmp_path / "log")
+    with watch.Watch(Console(file=output, force_terminal=terminal, width=100)) as shown:
+        shown.began(task, inspect(task, tmp_path))
+        save_record(task, tmp_path, 4)
+        job.look()
+        shown.tick([job])
+        shown.tick([job])
+        shown.live.refresh()
+        shown.ended(runner.Outcome(task, "stopped", inspect(task, tmp_path)))
+    text = output.getvalue()
+    assert "stopped   mix-poly-5 a seed 0: 4 of 10 epochs, mse 0.5, 2 min" in text
+    if terminal:
+        assert re.search(r"mix-poly-5 +a +0 +4 of 10 +mse 0.5 +3 min left", text)
+    else:
+        assert text.count("running   mix-poly-5 a seed 0: 4 of 10, mse 0.5, 3 min left") == 1
+        assert "\x1b" not in text
+
+
 # The command -------------------------------------------------------------------------------
 
 
@@ -234,7 +263,7 @@ def test_failures_make_the_exit_code(tmp_path, monkeypatch):
     use_fake_processes(monkeypatch, tmp_path, dict.fromkeys(names, "done()"))
     good = invoke("gradients", "--results", str(tmp_path), "--jobs", "4")
     assert good.exit_code == 0, good.output
-    assert "finished  gradients fru seed 0: 3 epochs, 2 min" in good.output
+    assert "finished  gradients fru seed 0: 3 of 90 epochs, mse 0.5, 2 min" in good.output
     assert "Of 4: 4 finished." in good.output
     assert invoke("gradients", "--results", str(tmp_path)).output == "Of 4: 4 finished.\n"
     other = plan_tasks(["gradients"])[0]

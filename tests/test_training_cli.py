@@ -93,6 +93,13 @@ def test_the_whole_path(tmp_path):
     assert "sequence" in run("predict", *place, "--input", str(tmp_path / "x.npz"))
 
 
+@pytest.mark.usefixtures("_same_threads")
+def test_a_run_that_used_up_its_minutes_says_so(tmp_path):
+    limit = ("--set", "training.max_minutes=1e-9")
+    output = run(*tiny_arguments(tmp_path / "results", *limit, epochs=4))
+    assert "1 of 4 epochs: training.max_minutes=1e-09 are used up; --resume --set" in output
+
+
 def test_a_file_of_ones_own(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)

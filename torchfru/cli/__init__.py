@@ -14,6 +14,7 @@ from .data import app as data
 from .demo import demo
 from .export import export
 from .predict import predict
+from .report import report
 from .reproduce import reproduce
 from .runs import runs
 from .sweep import sweep
@@ -35,6 +36,7 @@ app.command()(sweep)
 app.command()(reproduce)
 app.command()(predict)
 app.command()(export)
+app.command()(report)
 app.add_typer(data, name="data")
 app.command()(verify)
 
@@ -60,7 +62,7 @@ def run() -> None:
             raise
         message = " ".join(str(error).split()) or type(error).__name__
         if isinstance(error, ModuleNotFoundError):
-            message += "; pip install 'torchfru[cli,train,export]' brings all that commands need"
+            message += "; pip install 'torchfru[cli,train,export,report]' brings what commands need"
         Console(stderr=True, soft_wrap=True).print("[bold red]Error:[/] ", end="")
         print(message, file=sys.stderr)
         sys.exit(2 if isinstance(error, UsageError) else 1)

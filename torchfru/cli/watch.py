@@ -46,7 +46,7 @@ class Watch:
             self.say(f"started   {task}{after}")
 
     def ended(self, outcome: Outcome) -> None:
-        detail = outcome.why or _achieved(outcome.state)
+        detail = outcome.why or achieved(outcome.task, outcome.state)
         self.say(f"{outcome.ending:9} {outcome.task}: {detail}")
 
     def tick(self, running: Sequence[Running]) -> None:
@@ -58,11 +58,11 @@ class Watch:
             when, epochs = self.told[job.task]
             if now - when >= HEARTBEAT and job.epochs > epochs:
                 self.told[job.task] = (now, job.epochs)
-                self.say(f"running   {', '.join((str(job.task), *_progress(job)))}")
+                self.say(f"running   {job.task}: {', '.join(_progress(job))}")
 
 
 def _running_table(running: Sequence[Running]) -> Table:
-    table = Table("experiment", "model", "seed", "epoch", "test", "left", box=box.SIMPLE_HEAD)
+    table = Table("experiment", "model", "seed", "epochs", "test", "time", box=box.SIMPLE_HEAD)
     for job in running:
         seed = "" if job.task.seed is None else str(job.task.seed)
         table.add_row(job.task.experiment, job.task.name, seed, *_progress(job))
@@ -70,13 +70,18 @@ def _running_table(running: Sequence[Running]) -> Table:
 
 
 def _progress(job: Running) -> tuple[str, str, str]:
-    of = "" if job.task.config is None else f"{job.epochs}/{job.task.config.training.epochs}"
+    of = "" if job.task.config is None else f"{job.epochs} of {job.task.config.training.epochs}"
     return of, measure_on_test(job.last), f"{duration(job.seconds_left())} left"
 
 
-def _achieved(state: State) -> str:
-    epochs = f"{state.epochs} epochs, " if state.epochs else ""
-    return f"{epochs}{duration(state.seconds)}"
+def achieved(task: Task, state: State) -> str:
+    """How far a task came, in how much time."""
+    if task.config is None or state.record is None:
+        return duration(state.seconds)
+    of = task.config.training.epochs
+    test = "diverged" if state.record.diverged else measure_on_test(state.record.last)
+    parts = (f"{state.epochs} of {of} epochs", test, duration(state.seconds))
+    return ", ".join(part for part in parts if part)
 
 
 def duration(seconds: float) -> str:

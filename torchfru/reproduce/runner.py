@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -195,7 +196,10 @@ def command(job: Job) -> list[str]:
 
 
 def _last_line(log: Path, code: int) -> str:
-    """What a process said last, and where the rest is."""
+    """Why a process failed: what it said last, and where the rest is."""
     lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    said = lines[-1].strip().removeprefix("Error: ") if lines else f"ended with code {code}"
+    if code < 0:  # it had no time to say anything
+        said = f"ended by signal {-code} ({signal.strsignal(-code)})"
+    else:
+        said = lines[-1].strip().removeprefix("Error: ") if lines else f"ended with code {code}"
     return f"{said} (log: {log})"

@@ -47,9 +47,13 @@ class State:
     """How far a task is. ``refused`` is a record that must not be touched; ``why`` says why."""
 
     kind: Kind
-    epochs: int = 0
+    record: RunResult | None = None
     seconds: float = 0.0
     why: str = ""
+
+    @property
+    def epochs(self) -> int:
+        return 0 if self.record is None else len(self.record.epochs)
 
 
 def plan_tasks(names: Collection[str], seeds: Collection[int] | None = None) -> list[Task]:
@@ -91,8 +95,8 @@ def inspect(task: Task, results: Path) -> State:
     kind: Kind = "finished" if record.status == "finished" else "cut off"
     if changed:
         why = f"{path} has {changed[0]}: left alone"
-        return State("refused", len(record.epochs), record.seconds, why)
-    return State(kind, len(record.epochs), record.seconds)
+        return State("refused", record, record.seconds, why)
+    return State(kind, record, record.seconds)
 
 
 def minutes_left(task: Task, state: State) -> float:

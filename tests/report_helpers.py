@@ -1,0 +1,95 @@
+"""Made-up records: all that the plan asks for, with numbers that a test can compute."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+from torchfru.experiments import find_run
+from torchfru.experiments.plan import MEASUREMENTS, PLAN
+from torchfru.results import Measurement, RunResult, measurement_path, record_path
+
+LEVELS = {"rnn": 40.0, "lstm": 90.0, "gru": 91.0, "sru": 92.0, "fru": 96.0}
+ORIGIN: dict[str, Any] = {
+    "versions": {"torch": "2.13.0"},
+    "commit": "0123456789abcdef",
+    "hardware": {"cpu": "a <b>CPU</b>"},
+    "data": {"images": "00ff"},
+}
+
+
+def make_run(
+    experiment: str,
+    model: str,
+    seed: int = 0,
+    *,
+    epochs: int | None = None,
+    final: float | None = None,
+    **changes: Any,
+) -> RunResult:
+    """A finished run whose measure goes to ``final``; ``epochs`` ends it early."""
+    config = find_run(experiment, model)
+    accuracy = config.data.name in ("pixel-mnist", "permuted-mnist", "imdb", "copy")
+    level = LEVELS[config.model.layer] + seed if final is None else final
+    done = config.training.epochs if epochs is None else epochs
+    rest = [math.exp(-4 * epoch / config.training.epochs) for epoch in range(1, done + 1)]
+    values = [
+        {"test_accuracy": level * (1 - 0.1 * part)}
+        if accuracy
+        else {"test_mse": (final or 1 / level**2) * (1 + part)}
+        for part in rest
+    ]
+    if values:
+        name = "test_accuracy" if accuracy else "test_mse"
+        values[-1][name] = level if accuracy else final or 1 / level**2
+    measurements = {"gradients": gradients(config.model.layer)} if experiment == "gradients" else {}
+    record: dict[str, Any] = {
+        "status": "finished",
+        "seconds": 60.0 * done,
+        "epochs": [
+            {"epoch": i + 1, "train_loss": 1.0, "seconds": 60.0, **v} for i, v in enumerate(values)
+        ],
+        "measurements": measurements,
+        **ORIGIN,
+        **changes,
+    }
+    return RunResult(experiment, model, seed, config.to_dict(), 1000 + len(model), **record)
+
+
+def gradients(layer: str) -> list[dict[str, Any]]:
+    """Level for an FRU, falling for the others."""
+    steps = list(range(1, 176, 20))
+    rate = {"fru": 0.0, "sru": 0.03}.get(layer, 0.08)
+    norms = [0.1 * math.exp(-rate * step) for step in steps]
+    return [
+        {"epoch": epoch, "step": steps}
+        | {norm: [value / (1 + epoch / 30) for value in norms] for norm in ("l1", "l2", "linf")}
+        for epoch in range(0, 100, 10)
+    ]
+
+
+def make_measurement(experiment: str, name: str) -> Measurement:
+    values: dict[str, Any] = {"last value": 1e-2, "straight line": 1e-4}
+    if name == "fits":
+        series = [15 * math.sin(day / 58) for day in range(60)]
+        fit: dict[str, Any] = {
+            str(n): {"rmse": 10 / n, "largest_coefficient": 1.0, "curve": series}
+            for n in (5, 20, 60, 100)
+        }
+        bases = ("fourier", "chebyshev", "legendre", "walsh", "exponentials")
+        values = {"every": "day", "start": 2010, "end": 2012, "series": series}
+        values |= {"terms": [5, 20, 60, 100], "fits": dict.fromkeys(bases, fit)}
+    return Measurement(experiment, name, values, seconds=1.0, **ORIGIN)
+
+
+def save(results: Path, *runs: RunResult) -> None:
+    for run in runs:
+        run.save(record_path(results, run.experiment, run.model, run.seed))
+
+
+def make_results(results: Path) -> None:
+    """Everything that was planned, finished."""
+    save(results, *(make_run(run.experiment, run.model, run.seed) for run in PLAN))
+    for experiment, name in MEASUREMENTS:
+        make_measurement(experiment, name).save(measurement_path(results, experiment, name))

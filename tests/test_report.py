@@ -1,0 +1,278 @@
+"""The report's numbers: what counts, what is set beside the paper, what is said to be missing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from report_helpers import make_measurement, make_results, make_run, save
+from typer.testing import CliRunner
+
+from torchfru.cli import app
+from torchfru.experiments import find_run
+from torchfru.experiments.plan import MEASUREMENTS, PLAN
+from torchfru.report import build_report, read_library
+from torchfru.report.content import Table
+from torchfru.report.markdown import fill_readme, to_markdown
+from torchfru.report.page import Report
+
+ROOT = Path(__file__).parents[1]
+TUNED = "fru-60-10-tuned"
+
+
+def report_of(folder: Path, *runs) -> Report:
+    save(folder, *runs)
+    return Report(read_library(folder))
+
+
+def text(cell) -> str:
+    return cell if isinstance(cell, str) else " ".join(link.text for link in cell)
+
+
+def table(report: Report, section: str, place: int = 0) -> dict[str, dict[str, str]]:
+    """A table of a section, by row and column."""
+    content = next(s.content for s in report.sections if s.name == section)
+    found = [part for part in content if isinstance(part, Table)][place]
+    return {
+        text(row[0]): dict(zip(found.header, map(text, row), strict=True)) for row in found.rows
+    }
+
+
+def verdicts(report: Report) -> dict[str, str]:
+    return {claim.sentence: claim.verdict for claim in report.claims}
+
+
+def test_mean_deviation_and_difference_over_the_seeds_that_count(tmp_path):
+    seeds = [make_run("imdb", "fru-5-10", k, final=v) for k, v in enumerate((86.0, 87.0, 88.0))]
+    running = make_run("imdb", "fru-5-10", 3, epochs=5, final=10.0, status="running")
+    diverged = make_run("imdb", "fru-5-10", 4, epochs=5, final=10.0, diverged=True)
+    row = table(report_of(tmp_path, *seeds, running, diverged), "imdb")["FRU 5,10"]
+    assert row["ours, %"] == "87.00 ± 1.00"
+    assert row["paper, %"] == "86.71"
+    assert row["difference"] == "+0.29"
+    assert row["seeds"] == "0 1 2 3 4"
+    assert row["diverged"] == "1"
+    assert row["epochs"] == "20 of 20"
+    assert row["minutes"] == "20.0"
+    assert row["remarks"] == "seed 3 unfinished: 5 of 20 epochs, 5 minutes"
+
+
+def test_the_last_epoch_counts_and_not_the_best(tmp_path):
+    run = make_run("imdb", "lstm", final=80.0)
+    run.epochs[3]["test_accuracy"] = 99.0
+    assert table(report_of(tmp_path, run), "imdb")["LSTM"]["ours, %"] == "80.00"
+
+
+def test_sizes_stand_beside_the_papers(tmp_path):
+    fru, lstm = make_run("imdb", "fru-5-10"), make_run("imdb", "lstm")
+    fru.parameters, lstm.parameters = 12_345, 123_450
+    row = table(report_of(tmp_path, fru, lstm), "imdb")["FRU 5,10"]
+    names = ("variables", "the paper's", "of LSTM's", "in the paper")
+    assert [row[name] for name in names] == ["12,345", "12K", "0.10", "0.09"]
+
+
+def test_a_run_that_was_cut_short_is_marked(tmp_path):
+    report = report_of(tmp_path, make_run("pixel-mnist", "lstm", epochs=6, final=95.0))
+    row = table(report, "pixel-mnist")["LSTM"]
+    assert row["difference"] == "-3.17*"
+    assert row["epochs"] == "6 of 100"
+    assert "not comparable in training length: 6 of 100 epochs" in row["remarks"]
+    assert "not comparable: pixel-mnist LSTM 95.00 % after 6 of 100 epochs (98.17 %)" in (
+        report.summary
+    )
+
+
+def test_other_settings_are_named_and_prove_nothing(tmp_path):
+    run = make_run("imdb", "rnn", final=50.0)
+    run.config["training"]["lr"] = 0.5
+    report = report_of(tmp_path, run)
+    assert table(report, "imdb")["RNN"]["remarks"] == "training.lr 0.5 instead of 0.01"
+    assert "other settings than the authors', and so not comparable: imdb RNN" in report.summary
+    assert verdicts(report)["RNN fails to converge on imdb"] == "open"
+
+
+def test_a_tuned_model_says_that_its_settings_are_not_the_authors(tmp_path):
+    report = report_of(tmp_path, make_run("pixel-mnist", TUNED))
+    rows = table(report, "pixel-mnist")
+    assert rows["FRU 60,10 tuned"]["paper, %"] == "97.61"
+    assert (
+        "of our own (the paper's in brackets): pixel-mnist FRU 60,10 tuned 96.00 % (97.61 %)"
+        in (report.summary)
+    )
+    assert "pixel-mnist (RNN, LSTM, SRU, FRU 40,10, FRU 60,10)" in report.summary  # not by a tuned
+    lr = {name: find_run("pixel-mnist", name).training.lr for name in ("fru-60-10", TUNED)}
+    assert rows["FRU 60,10 tuned"]["remarks"] == (
+        "not the authors': model.output relu instead of identity, "
+        f"training.lr {lr[TUNED]} instead of {lr['fru-60-10']}"
+    )
+
+
+def test_the_summary_begins_with_what_falls_short(tmp_path):
+    runs = [make_run("imdb", "sru", final=80.0), make_run("imdb", "lstm", final=83.5)]
+    summary = report_of(tmp_path, *runs).summary
+    assert "accuracies 1 are reached, or missed by at most half a point" in summary
+    assert "Missed by more than half a point (the paper's in brackets): imdb SRU 80.00 %" in summary
+    assert "imdb (RNN, FRU 5,10, FRU 1,10)." in summary
+    assert f"Missing of what was planned, {len(PLAN) + len(MEASUREMENTS) - 2} in all" in summary
+
+
+def test_nothing_is_missing_when_all_is_there(tmp_path):
+    make_results(tmp_path)
+    library = read_library(tmp_path)
+    assert library.missing == []
+    assert "Nothing that was planned is missing." in Report(library).summary
+    (tmp_path / "imdb" / "rnn-seed0.json").unlink()
+    save(tmp_path, make_run("imdb", "sru", epochs=7, status="running"))
+    missing = {(m.name, m.progress) for m in read_library(tmp_path).missing}
+    assert missing == {
+        ("rnn-seed0", "not begun"),
+        ("sru-seed0", "unfinished, 7 of 20 epochs, 7 minutes"),
+    }
+
+
+@pytest.mark.parametrize(("fru", "verdict"), [(1e-5, "holds"), (5e-4, "contradicted")])
+def test_orders_of_magnitude_are_counted(tmp_path, fru, verdict):
+    errors = {"rnn": 1e-2, "lstm": 1e-3, "sru": 2e-3, "fru": fru}
+    runs = [make_run("mix-sin", model, final=error) for model, error in errors.items()]
+    claim = report_of(tmp_path, *runs).claims[0]
+    assert claim.verdict == verdict
+    assert "against LSTM's 1.0e-03" in claim.found
+
+
+def test_claims_on_gradients(tmp_path):
+    runs = {model: make_run("gradients", model) for model in ("rnn", "lstm", "sru", "fru")}
+    held = [
+        c.verdict for c in report_of(tmp_path, *runs.values()).claims if c.section == "gradients"
+    ]
+    assert held == ["holds", "holds"]
+    runs["fru"].measurements = runs["rnn"].measurements  # which fall
+    runs["rnn"].measurements = make_run("gradients", "fru").measurements  # and which do not
+    swapped = report_of(tmp_path, *runs.values())
+    found = [c.verdict for c in swapped.claims if c.section == "gradients"]
+    assert found == ["contradicted", "holds in part"]
+
+
+@pytest.mark.parametrize(
+    ("lstm", "verdict"), [(90.0, "holds"), (97.0, "contradicted"), (None, "open")]
+)
+def test_the_best_on_permuted_mnist(tmp_path, lstm, verdict):
+    accuracies = {"rnn": 80.0, "sru": 92.0, "fru-60-10": 96.0}
+    runs = [make_run("permuted-mnist", model, final=v) for model, v in accuracies.items()]
+    runs.append(make_run("permuted-mnist", "lstm", final=lstm, epochs=None if lstm else 6))
+    name = "FRU ends above SRU, LSTM and RNN on permuted MNIST"
+    assert verdicts(report_of(tmp_path, *runs))[name] == verdict
+
+
+@pytest.mark.parametrize(
+    ("fru", "lstm", "verdict"),
+    [
+        ((8, 100), (None, 6), "open"),
+        ((8, 100), (None, 9), "holds"),
+        ((8, 100), (40, 100), "holds"),
+        ((50, 100), (40, 45), "contradicted"),
+        ((None, 100), (40, 45), "contradicted"),
+        ((None, 12), (40, 45), "open"),
+    ],
+)
+def test_who_reaches_97_percent_first(tmp_path, fru, lstm, verdict):
+    for model, (there, epochs) in {"fru-60-10": fru, "lstm": lstm}.items():
+        run = make_run("pixel-mnist", model, epochs=epochs)
+        for epoch in run.epochs:
+            reached = there is not None and epoch["epoch"] >= there
+            epoch["test_accuracy"] = 97.0 if reached else 96.0
+        save(tmp_path, run)
+    name = "FRU converges fastest; LSTM reaches 97 % at around the 40th epoch"
+    assert verdicts(Report(read_library(tmp_path)))[name] == verdict
+
+
+def test_trained_models_stand_beside_predictors_without_training(tmp_path):
+    make_measurement("mix-sin", "simple").save(tmp_path / "mix-sin" / "simple.json")
+    runs = [make_run("mix-sin", "fru", final=5e-5), make_run("mix-sin", "rnn", final=1e-3)]
+    report = report_of(tmp_path, *runs)
+    rows = table(report, "mixtures")
+    assert rows["FRU"]["of straight line's"] == "0.5"
+    assert rows["RNN"]["of straight line's"] == "10"
+    assert rows["straight line"]["test MSE"] == "1.00e-04"
+    assert "straight line through the last two values: mix-sin (RNN)." in report.summary
+
+
+BROKEN = {
+    "no JSON": "{",
+    "no record": "[]",
+    "another seed": json.dumps(make_run("imdb", "rnn", 1).__dict__),
+    "no settings": json.dumps(make_run("imdb", "rnn").__dict__ | {"config": {}}),
+    "epochs of text": json.dumps(make_run("imdb", "rnn").__dict__ | {"epochs": [{"epoch": "1"}]}),
+}
+
+
+@pytest.mark.parametrize("content", BROKEN.values(), ids=BROKEN)
+def test_a_record_that_cannot_be_read_is_named(tmp_path, content):
+    path = tmp_path / "imdb" / "rnn-seed0.json"
+    save(tmp_path, make_run("imdb", "lstm"))
+    path.write_text(content)
+    report = Report(read_library(tmp_path))
+    (problem,) = report.library.broken.values()
+    assert str(path) in problem
+    assert "\n" not in problem
+    assert "Records that could not be read: 1." in report.summary
+    assert "cannot be read" in [m.progress for m in report.library.missing if m.name == path.stem]
+    assert "rnn-seed0.json" in to_markdown(report, tmp_path / "results.md").split("could not")[-1]
+
+
+@pytest.mark.parametrize("key", ["start", "series", "terms", "fits"])
+def test_a_measurement_that_cannot_be_read_is_named(tmp_path, key):
+    fits = make_measurement("beijing", "fits")
+    del fits.values[key]
+    fits.save(tmp_path / "beijing" / "fits.json")
+    assert f"'{key}'" in read_library(tmp_path).broken["beijing/fits"]
+
+
+def test_command(tmp_path):
+    results, page, tables = tmp_path / "results", tmp_path / "new" / "a.html", tmp_path / "a.md"
+    readme = tmp_path / "README.md"
+    readme.write_text("before\n<!-- results: begin -->\nold\n<!-- results: end -->\nafter\n")
+    save(results, make_run("imdb", "lstm", final=83.0))
+    (results / "imdb" / "rnn-seed0.json").write_text("{")
+    places = ("--html", str(page), "--markdown", str(tables), "--readme", str(readme))
+    run = CliRunner().invoke(app, ["report", "--results", str(results), *places])
+    assert run.exit_code == 0, run.output
+    assert run.stderr.startswith("Not read: ")
+    assert "rnn-seed0.json" in run.stderr
+    assert "imdb/rnn-seed0.json is not a run record" in page.read_text()
+    assert "[0](results/imdb/lstm-seed0.json)" in tables.read_text()
+    block = readme.read_text()
+    assert block.startswith("before\n")
+    assert block.endswith("after\n")
+    assert "| IMDB | LSTM | 83.64 | 83.00 | [0](results/imdb/lstm-seed0.json) | 20 of 20 |" in block
+
+
+def test_command_errors_are_one_line(tmp_path):
+    empty = CliRunner().invoke(app, ["report", "--results", str(tmp_path)])
+    assert empty.exit_code == 1
+    assert f"there are no run records in {tmp_path}; " in str(empty.exception)
+    readme = tmp_path / "README.md"
+    readme.write_text("")
+    unmarked = CliRunner().invoke(app, ["report", "--readme", str(readme)])
+    assert f"{readme} has no block of results" in str(unmarked.exception)
+
+
+def test_markdown_cannot_be_broken_by_a_record(tmp_path):
+    report = report_of(tmp_path, make_run("imdb", "lstm", versions={"torch": "2 | <b>"}))
+    assert "torch 2 \\| \\<b>" in to_markdown(report, tmp_path / "results.md")
+
+
+def test_the_documents_show_the_committed_records():
+    report = Report(read_library(ROOT / "results"))
+    tables, readme = ROOT / "docs" / "results.md", ROOT / "README.md"
+    advice = "the records have changed; run: torchfru report"
+    assert to_markdown(report, tables) == tables.read_text(), advice
+    assert fill_readme(readme.read_text(), report, readme) == readme.read_text(), advice
+
+
+def test_build_report_writes_the_page(tmp_path):
+    save(tmp_path, make_run("imdb", "lstm"))
+    build_report(tmp_path, tmp_path / "report.html", None)
+    page = (tmp_path / "report.html").read_text()
+    assert "a &lt;b&gt;CPU&lt;/b&gt;" in page
+    assert "<b>CPU" not in page

@@ -1,0 +1,128 @@
+"""All that a report says, ready to be written as HTML or as Markdown."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from ..experiments.config import OWN_FIELDS
+from ..results import Measurement, RunResult
+from .claims import Claim, judge
+from .content import EMPTY, Section, Table
+from .records import Library, Record, flat
+from .sections import all_sections
+from .summary import first_paragraph
+
+READING = (
+    "A number is the last epoch's measure on the test set, which chose nothing: the mean over "
+    "seeds, ± the standard deviation where there are several. A run that diverged is counted, and "
+    "is not part of the mean; nor is one that is unfinished, which figures show fainter. Minutes "
+    "are those of one run. Every number leads to its records."
+)
+
+
+@dataclass(frozen=True)
+class Report:
+    """The parts of the page, in order."""
+
+    library: Library
+
+    @cached_property
+    def claims(self) -> list[Claim]:
+        return judge(self.library)
+
+    @cached_property
+    def summary(self) -> str:
+        return first_paragraph(self.library, self.claims)
+
+    @cached_property
+    def sections(self) -> list[Section]:
+        return all_sections(self.library)
+
+    @property
+    def claims_table(self) -> Table:
+        rows = [(c.sentence, c.reading, c.verdict, c.found or EMPTY) for c in self.claims]
+        header = ("the paper says", "read here as", "verdict", "found")
+        return Table("What the paper says in words", header, list(rows), text_from=1)
+
+    @property
+    def missing_table(self) -> Table:
+        rows = [(m.experiment, m.name, m.progress) for m in self.library.missing]
+        header = ("experiment", "run or measurement", "how far it got")
+        return Table("Planned, and without a finished record", header, list(rows), text_from=1)
+
+    @property
+    def provenance(self) -> str:
+        """Where the numbers come from, without a date."""
+        records: list[RunResult | Measurement] = [
+            *(record.run for record in self.library.runs),
+            *self.measurements,
+        ]
+        torch = _common(str(record.versions.get("torch")) for record in records)
+        cpus = _common(str(record.hardware.get("cpu")) for record in records)
+        commits = _common(str(record.commit or "no commit")[:7] for record in records)
+        return f"Records: {len(records)}; torch {torch}; {cpus}; commits {commits}."
+
+    @property
+    def measurements(self) -> list[Measurement]:
+        return list(self.library.measurements.values())
+
+
+def _common(values: Any) -> str:
+    """The values, the most frequent first."""
+    return ", ".join(value for value, _ in Counter(values).most_common())
+
+
+def run_facts(record: Record) -> dict[str, str]:
+    """What a record says, line by line."""
+    run = record.run
+    measures = {name: value for name, value in run.last.items() if name not in ("epoch", "seconds")}
+    return {
+        "status": "diverged" if run.diverged else run.status,
+        "epochs": record.progress,
+        "last epoch": _listed({name: _short(value) for name, value in measures.items()}),
+        "seconds": _listed({"in all": run.seconds, **run.split}),
+        "variables": f"{run.parameters:,}",
+        "settings": _listed(_settings(record)),
+        "other than the experiment's": "; ".join(record.changes) or "nothing",
+        **_origin(run.commit, run.versions, run.hardware, run.data),
+    }
+
+
+def measurement_facts(measurement: Measurement) -> dict[str, str]:
+    """What a measurement without training says of its origin, and its plain numbers."""
+    plain = {k: v for k, v in measurement.values.items() if isinstance(v, int | float | str)}
+    origin = measurement.commit, measurement.versions, measurement.hardware, measurement.data
+    seconds = f"{measurement.seconds:.1f}"
+    return {"values": _listed(plain), "seconds": seconds, **_origin(*origin)}
+
+
+def _origin(
+    commit: str | None, versions: dict[str, str], hardware: dict[str, Any], data: dict[str, str]
+) -> dict[str, str]:
+    return {
+        "commit": commit or "none",
+        "versions": _listed(versions),
+        "hardware": _listed(hardware),
+        "SHA-256 of the data": _listed(data),
+    }
+
+
+def _settings(record: Record) -> dict[str, Any]:
+    """The settings that this layer has."""
+    layer = record.config.model.layer
+    return {
+        key: value
+        for key, value in flat(record.config).items()
+        if value is not None and layer in OWN_FIELDS.get(key.partition(".")[2], (layer,))
+    }
+
+
+def _listed(values: dict[str, Any]) -> str:
+    return ", ".join(f"{key} {value}" for key, value in values.items())
+
+
+def _short(value: Any) -> str:
+    return "not finite" if value is None else f"{value:.4g}"

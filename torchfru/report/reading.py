@@ -1,0 +1,102 @@
+"""From a folder to its records; a file that is none is named, and left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ..experiments import RunConfig
+from ..experiments.plan import MEASUREMENTS
+from ..results import Measurement, RunResult, iter_records, measurement_path
+from .records import NORMS, NUMBERS, Library, Record
+
+T = TypeVar("T")
+
+
+def read_library(folder: Path) -> Library:
+    """Read every record under a folder. One that cannot be read is named, and left out."""
+    paths = [measurement_path(folder, *names) for names in MEASUREMENTS]
+    runs = {_name(path): _attempt(_read_run, path) for path in iter_records(folder)}
+    measured = {_name(p): _attempt(_read_measurement, p) for p in paths if p.exists()}
+    if not (runs or measured):
+        raise ValueError(
+            f"there are no run records in {folder}; torchfru reproduce or torchfru train write some"
+        )
+    return Library(
+        folder,
+        tuple(found for found in runs.values() if isinstance(found, Record)),
+        {name: found for name, found in measured.items() if isinstance(found, Measurement)},
+        {n: found for n, found in (runs | measured).items() if isinstance(found, str)},
+    )
+
+
+def _name(path: Path) -> str:
+    return f"{path.parent.name}/{path.stem}"
+
+
+def _attempt(read: Callable[[Path], T], path: Path) -> T | str:
+    """What a file holds, or what is wrong with it."""
+    try:
+        return read(path)
+    except ValueError as error:
+        return str(error)
+
+
+def _read_run(path: Path) -> Record:
+    run = RunResult.load(path)
+    name = _name(path)
+    if name != f"{run.experiment}/{run.model}-seed{run.seed}":
+        raise ValueError(
+            f"{path} is the record of {run.experiment} {run.model}, seed {run.seed}, by its "
+            "content; give the file its own name back"
+        )
+    with _shape(path, "run record"):
+        config = RunConfig.from_dict(run.config)
+        _require_numbers([run.seconds, run.parameters])
+        for epoch in run.epochs:
+            _require_numbers([epoch["epoch"]])
+            _require_numbers(value for value in epoch.values() if value is not None)
+        for probe in run.measurements.get("gradients", []):
+            _require_numbers([probe["epoch"], *probe["step"]])
+            for norm in NORMS:
+                _require_curve(probe[norm], probe["step"])
+    return Record(name, run, config)
+
+
+def _read_measurement(path: Path) -> Measurement:
+    found = Measurement.load(path)
+    with _shape(path, "measurement"):
+        if found.name == "fits":
+            _require_numbers([found.values["start"], *found.values["series"]])
+            for fits in found.values["fits"].values():
+                for terms in found.values["terms"]:
+                    fit = fits[str(terms)]
+                    _require_numbers([fit["rmse"], fit["largest_coefficient"]])
+                    _require_curve(fit["curve"], found.values["series"])
+        else:
+            _require_numbers(found.values.values())
+    return found
+
+
+@contextmanager
+def _shape(path: Path, what: str) -> Iterator[None]:
+    """JSON of another shape than a record's is an error that names the file."""
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        problem = f"no {error}" if isinstance(error, KeyError) else str(error)
+        raise ValueError(f"{path} is not a {what}: {problem}") from None
+
+
+def _require_numbers(values: Iterable[Any]) -> None:
+    for value in values:
+        if not isinstance(value, NUMBERS):
+            raise ValueError(f"{value!r} is not a number")
+
+
+def _require_curve(values: list[Any], steps: list[Any]) -> None:
+    _require_numbers(value for value in values if value is not None)
+    if len(values) != len(steps):
+        raise ValueError(f"a curve has {len(values)} values for {len(steps)} steps")

@@ -1,0 +1,200 @@
+"""The records of a folder, as the report looks at them: by model, and against the plan."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ..experiments import EXPERIMENTS, RunConfig
+from ..experiments.plan import MEASUREMENTS, PLAN
+from ..results import Measurement, RunResult
+
+NUMBERS = (int, float)
+NORMS = ("l1", "l2", "linf")
+
+
+@dataclass(frozen=True)
+class Record:
+    """A run's record with its name, ``experiment/model-seed0``."""
+
+    name: str
+    run: RunResult
+    config: RunConfig
+
+    @property
+    def finished(self) -> bool:
+        return self.run.status == "finished"
+
+    @property
+    def usable(self) -> bool:
+        """Whether its last epoch's measure is a result."""
+        return self.finished and not self.run.diverged and bool(self.run.epochs)
+
+    @property
+    def progress(self) -> str:
+        """How far it got, "12 of 100 epochs, 45 minutes"."""
+        done, planned = len(self.run.epochs), self.config.training.epochs
+        return f"{done} of {planned} epochs, {self.run.seconds / 60:.0f} minutes"
+
+    @property
+    def changes(self) -> list[str]:
+        """The settings that are not the experiment's own."""
+        own = EXPERIMENTS.get(self.run.experiment, {}).get(self.run.model)
+        if own is None:
+            return ["the experiment has no settings of its own"]
+        return differences(self.config, own)
+
+    def curve(self, measure: str) -> list[tuple[int, float, float]]:
+        """(epoch, minutes so far, measure) of every epoch that has a finite one."""
+        minutes, points = 0.0, []
+        for epoch in self.run.epochs:
+            minutes += (epoch.get("seconds") or 0.0) / 60
+            if isinstance(epoch.get(measure), NUMBERS):
+                points.append((epoch["epoch"], minutes, epoch[measure]))
+        return points
+
+
+@dataclass(frozen=True)
+class Group:
+    """The runs of a model in an experiment, by seed."""
+
+    experiment: str
+    model: str
+    records: tuple[Record, ...]
+
+    @property
+    def name(self) -> str:
+        return f"{self.experiment}/{self.model}"
+
+    @property
+    def usable(self) -> list[Record]:
+        return [record for record in self.records if record.usable]
+
+    @property
+    def diverged(self) -> list[Record]:
+        return [record for record in self.records if record.run.diverged]
+
+    @property
+    def unfinished(self) -> list[Record]:
+        return [record for record in self.records if not record.finished]
+
+    @property
+    def epochs(self) -> int:
+        """Of the run that was trained least, of those that count."""
+        return min((len(record.run.epochs) for record in self.usable), default=0)
+
+    @property
+    def asked(self) -> int:
+        """The epochs that the experiment asks for, or the runs, where those are more."""
+        own = EXPERIMENTS.get(self.experiment, {}).get(self.model)
+        configs = [record.config for record in self.records] + ([] if own is None else [own])
+        return max((config.training.epochs for config in configs), default=0)
+
+    @property
+    def cut_short(self) -> bool:
+        """Whether a run that counts ended before the epochs that were asked for."""
+        return bool(self.usable) and self.epochs < self.asked
+
+    @property
+    def changes(self) -> list[str]:
+        """The settings of its runs that are not the experiment's own."""
+        every = (change for record in self.records for change in record.changes)
+        return list(dict.fromkeys(every))
+
+    @property
+    def complete(self) -> bool:
+        """Whether it can be held against the paper: trained to the end, as the experiment says."""
+        return bool(self.usable) and not self.cut_short and not self.changes
+
+    def last(self, measure: str) -> list[float]:
+        """The last epoch's measure of each run that counts."""
+        values = (record.run.last.get(measure) for record in self.usable)
+        return [value for value in values if isinstance(value, NUMBERS)]
+
+    def mean(self, measure: str) -> float | None:
+        values = self.last(measure)
+        return statistics.fmean(values) if values else None
+
+
+@dataclass(frozen=True)
+class Missing:
+    """What the plan has and the records do not, with how far it got."""
+
+    experiment: str
+    name: str
+    progress: str
+
+
+@dataclass(frozen=True)
+class Library:
+    """All records of a folder; ``broken`` says of each that could not be read what is wrong."""
+
+    folder: Path
+    runs: tuple[Record, ...]
+    measurements: dict[str, Measurement]
+    broken: dict[str, str]
+
+    @cached_property
+    def groups(self) -> dict[tuple[str, str], Group]:
+        found: dict[tuple[str, str], list[Record]] = {}
+        for record in self.runs:
+            found.setdefault((record.run.experiment, record.run.model), []).append(record)
+        return {key: Group(*key, tuple(records)) for key, records in found.items()}
+
+    def group(self, experiment: str, model: str) -> Group:
+        """The runs of a model; an empty group where there are none."""
+        return self.groups.get((experiment, model), Group(experiment, model, ()))
+
+    def models(self, experiment: str) -> list[str]:
+        """The experiment's models that are planned or recorded, in its order."""
+        known = {planned.model for planned in PLAN if planned.experiment == experiment}
+        known |= {model for name, model in self.groups if name == experiment}
+        return [model for model in EXPERIMENTS[experiment] if model in known]
+
+    def values(self, name: str) -> dict[str, Any]:
+        """What the measurement ``experiment/name`` found; empty where there is none."""
+        return self.measurements[name].values if name in self.measurements else {}
+
+    @cached_property
+    def missing(self) -> list[Missing]:
+        """The plan's runs and measurements without a finished record, in its order."""
+        found = {record.name: record for record in self.runs}
+        missing = []
+        for run in PLAN:
+            record = found.get(f"{run.experiment}/{run.model}-seed{run.seed}")
+            if record is None or not record.finished:
+                name = f"{run.model}-seed{run.seed}"
+                absent = self._absent(f"{run.experiment}/{name}")
+                progress = f"unfinished, {record.progress}" if record else absent
+                missing.append(Missing(run.experiment, name, progress))
+        for experiment, name in MEASUREMENTS:
+            if f"{experiment}/{name}" not in self.measurements:
+                missing.append(Missing(experiment, name, self._absent(f"{experiment}/{name}")))
+        return missing
+
+    def _absent(self, name: str) -> str:
+        return "cannot be read" if name in self.broken else "not begun"
+
+
+def differences(config: RunConfig, other: RunConfig) -> list[str]:
+    """The settings in which the first is not as the second, each with both values.
+
+    A bound on the minutes is left out: it shows in the number of epochs.
+    """
+    ours, theirs = flat(config), flat(other)
+    return [
+        f"{key} {ours[key]} instead of {theirs[key]}"
+        for key in ours
+        if ours[key] != theirs[key] and key != "training.max_minutes"
+    ]
+
+
+def flat(config: RunConfig) -> dict[str, Any]:
+    return {
+        f"{section}.{name}": value
+        for section, values in config.to_dict().items()
+        for name, value in values.items()
+    }

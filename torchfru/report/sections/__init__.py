@@ -1,0 +1,18 @@
+"""The nine parts of the report: for each, what is shown of which records."""
+
+from __future__ import annotations
+
+from ..content import Section
+from ..paper import ACCURACY
+from ..records import Library
+from . import accuracy, bases, beijing, frequencies, gradients, memory, mixtures
+
+
+def all_sections(library: Library) -> list[Section]:
+    """Every part, in the order of the paper, then what it does not have."""
+    return [
+        mixtures.section(library),
+        gradients.section(library),
+        *(accuracy.section(library, experiment) for experiment in ACCURACY),
+        *(part.section(library) for part in (frequencies, beijing, bases, memory)),
+    ]

@@ -1,0 +1,95 @@
+"""The first paragraph: where the results fall short of the paper, contradict it, or are missing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import get_args
+
+from .claims import Claim, Verdict
+from .names import label
+from .paper import ACCURACY
+from .records import Library
+from .sections.mixtures import not_below_the_line
+
+CLOSE = 0.5  # points of a percent
+
+
+def first_paragraph(library: Library, claims: list[Claim]) -> str:
+    """Sentences computed from the records, the bad news first."""
+    parts = (_accuracies(library), _tuned(library), _verdicts(claims), _untrained(library))
+    return " ".join(sentence for part in (*parts, _missing(library)) for sentence in part)
+
+
+def _accuracies(library: Library) -> list[str]:
+    below, shorter, changed, reached = [], [], [], 0
+    absent: dict[str, list[str]] = {}
+    for experiment, table in ACCURACY.items():
+        for model, row in table.rows.items():
+            group, name = library.group(experiment, model), f"{experiment} {label(model)}"
+            ours = group.mean("test_accuracy")
+            if ours is None:
+                why = " diverged" if group.diverged else ""
+                absent.setdefault(experiment, []).append(label(model) + why)
+            elif group.epochs < table.epochs:
+                after = f"{group.epochs} of {table.epochs} epochs"
+                shorter.append(f"{name} {ours:.2f} % after {after} ({row.accuracy:.2f} %)")
+            elif group.changes:
+                changed.append(f"{name} {ours:.2f} % ({row.accuracy:.2f} %)")
+            elif ours < row.accuracy - CLOSE:
+                below.append(f"{name} {ours:.2f} % ({row.accuracy:.2f} %)")
+            else:
+                reached += 1
+    total = sum(len(table.rows) for table in ACCURACY.values())
+    kinds = {
+        "missed by more than half a point (the paper's in brackets)": below,
+        "after fewer epochs than the paper's, and so not comparable": shorter,
+        "with other settings than the authors', and so not comparable": changed,
+        "without a result": [f"{task} ({', '.join(names)})" for task, names in absent.items()],
+    }
+    named = [f"{kind}: {', '.join(names)}" for kind, names in kinds.items() if names]
+    return [
+        f"Of the paper's {total} accuracies {reached} are reached, or missed by at most half a "
+        "point, after as many epochs.",
+        *(f"{sentence[0].upper()}{sentence[1:]}." for sentence in named),
+    ]
+
+
+def _tuned(library: Library) -> list[str]:
+    found = []
+    for experiment, table in ACCURACY.items():
+        for model in library.models(experiment):
+            row, ours = table.row(model), library.group(experiment, model).mean("test_accuracy")
+            if row is not None and ours is not None and model not in table.rows:
+                name = f"{experiment} {label(model)}"
+                found.append(f"{name} {ours:.2f} % ({row.accuracy:.2f} %)")
+    if not found:
+        return []
+    return [f"With settings of our own (the paper's in brackets): {', '.join(found)}."]
+
+
+def _verdicts(claims: list[Claim]) -> list[str]:
+    parts = []
+    for verdict in get_args(Verdict):
+        found = [f"“{claim.sentence}”" for claim in claims if claim.verdict == verdict]
+        named = found and verdict in ("contradicted", "holds in part")
+        parts.append(f"{verdict}: {len(found)}" + (f" ({', '.join(found)})" if named else ""))
+    return [f"The verdicts on its {len(claims)} claims in words: {'; '.join(parts)}."]
+
+
+def _untrained(library: Library) -> list[str]:
+    found = not_below_the_line(library)
+    worse = [f"{task} ({', '.join(names)})" for task, names in found.items() if names]
+    if not worse:
+        return []
+    return [f"No better than a straight line through the last two values: {', '.join(worse)}."]
+
+
+def _missing(library: Library) -> list[str]:
+    sentences = ["Nothing that was planned is missing."]
+    if library.missing:
+        counts = Counter(missing.experiment for missing in library.missing)
+        named = ", ".join(f"{experiment} {count}" for experiment, count in counts.items())
+        sentences = [f"Missing of what was planned, {len(library.missing)} in all: {named}."]
+    if library.broken:
+        sentences.append(f"Records that could not be read: {len(library.broken)}.")
+    return sentences

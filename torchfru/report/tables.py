@@ -1,0 +1,143 @@
+"""Tables of runs: a row a model, a column a fact, and every number leads to its record."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ..experiments import EXPERIMENTS
+from .content import EMPTY, Cell, Link, Table
+from .paper import PublishedTable
+from .records import Group, differences
+
+
+@dataclass(frozen=True)
+class Column:
+    """A heading, and what stands under it for a model's runs."""
+
+    heading: str
+    cell: Callable[[Group], Cell]
+
+
+def runs_table(caption: str, groups: dict[str, Group], columns: Sequence[Column]) -> Table:
+    """A row for each label and its runs: the given columns, and how the runs went."""
+    every = [*columns, SEEDS, DIVERGED, EPOCHS, MINUTES, REMARKS]
+    rows = [(name, *(column.cell(group) for column in every)) for name, group in groups.items()]
+    header = ("model", *(column.heading for column in every))
+    return Table(caption, header, rows, text_from=len(header) - 1)
+
+
+def result(heading: str, measure: str, form: str) -> Column:
+    """Mean and standard deviation over the seeds of the last epoch's measure."""
+
+    def cell(group: Group) -> Cell:
+        values = group.last(measure)
+        if not values:
+            return "diverged" if group.diverged else EMPTY
+        text = f"{statistics.fmean(values):{form}}"
+        if len(values) > 1:
+            text += f" ± {statistics.stdev(values):{form}}"
+        return (Link(text, group.name, is_file=False),)
+
+    return Column(heading, cell)
+
+
+def parameters() -> Column:
+    return Column("variables", lambda g: f"{g.records[0].run.parameters:,}" if g.records else EMPTY)
+
+
+def published(table: PublishedTable) -> tuple[Column, ...]:
+    """The paper's accuracy, and how far ours is from it, in points of a percent."""
+
+    def paper(group: Group) -> Cell:
+        row = table.row(group.model)
+        return EMPTY if row is None else f"{row.accuracy:.2f}"
+
+    def difference(group: Group) -> Cell:
+        row, ours = table.row(group.model), group.mean("test_accuracy")
+        if row is None or ours is None:
+            return EMPTY
+        mark = "*" if group.epochs < table.epochs else ""
+        return f"{ours - row.accuracy:+.2f}{mark}"
+
+    ours = result("ours, %", "test_accuracy", ".2f")
+    return Column("paper, %", paper), ours, Column("difference", difference)
+
+
+def sizes(table: PublishedTable, lstm: Group) -> tuple[Column, ...]:
+    """Variables and their ratio to LSTM's, ours and the paper's."""
+
+    def paper_variables(group: Group) -> Cell:
+        row = table.row(group.model)
+        return EMPTY if row is None or row.variables is None else f"{row.variables}K"
+
+    def paper_ratio(group: Group) -> Cell:
+        row = table.row(group.model)
+        return EMPTY if row is None or row.ratio is None else f"{row.ratio:.2f}"
+
+    def ratio(group: Group) -> Cell:
+        if not (group.records and lstm.records):
+            return EMPTY
+        return f"{group.records[0].run.parameters / lstm.records[0].run.parameters:.2f}"
+
+    return (
+        parameters(),
+        Column("the paper's", paper_variables),
+        Column("of LSTM's", ratio),
+        Column("in the paper", paper_ratio),
+    )
+
+
+def against(heading: str, measure: str, level: float | None) -> Column:
+    """The mean as a multiple of a level."""
+
+    def cell(group: Group) -> Cell:
+        mean = group.mean(measure)
+        return EMPTY if mean is None or not level else f"{mean / level:.3g}"
+
+    return Column(heading, cell)
+
+
+def _seeds(group: Group) -> Cell:
+    return tuple(Link(str(record.run.seed), record.name) for record in group.records) or EMPTY
+
+
+def _epochs(group: Group) -> Cell:
+    done = sorted({len(record.run.epochs) for record in group.usable})
+    if not done:
+        return EMPTY
+    planned = max(record.config.training.epochs for record in group.usable)
+    several = f"{done[0]} to {done[-1]}" if len(done) > 1 else f"{done[0]}"
+    return f"{several} of {planned}"
+
+
+def _minutes(group: Group) -> Cell:
+    times = [record.run.seconds / 60 for record in group.usable]
+    return f"{statistics.fmean(times):.1f}" if times else EMPTY
+
+
+def _remarks(group: Group) -> Cell:
+    """What a reader must know before comparing the row with another."""
+    tuned = _tuned(group)
+    if not group.records:
+        return "; ".join(["missing", *tuned])
+    remarks = [f"seed {r.run.seed} unfinished: {r.progress}" for r in group.unfinished]
+    if group.cut_short:
+        remarks.append(f"not comparable in training length: {group.epochs} of {group.asked} epochs")
+    return "; ".join([*tuned, *remarks, *group.changes])
+
+
+def _tuned(group: Group) -> list[str]:
+    """What a model called tuned has other than the one with the authors' settings."""
+    models, plain = EXPERIMENTS[group.experiment], group.model.removesuffix("-tuned")
+    if plain == group.model:
+        return []
+    return [f"not the authors': {', '.join(differences(models[group.model], models[plain]))}"]
+
+
+SEEDS = Column("seeds", _seeds)
+DIVERGED = Column("diverged", lambda group: f"{len(group.diverged)}" if group.records else EMPTY)
+EPOCHS = Column("epochs", _epochs)
+MINUTES = Column("minutes", _minutes)
+REMARKS = Column("remarks", _remarks)
