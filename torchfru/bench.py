@@ -147,12 +147,7 @@ def measure(
 
     Each turn begins with a call that does not count: it compiles, and it leaves the allocator as
     a layer that is being trained finds it, and not with what the one before has left behind.
-
-    Denormal numbers are flushed for all: nn.LSTM's gradients vanish into them over hundreds of
-    steps, and its backward pass would take ten times as long. Threads that exist already do not
-    take part in that: measure in a new process.
     """
-    torch.set_flush_denormal(True)
     makers = contenders(shape)
     chosen = list(makers) if names is None else list(names)
     layers = {name: makers[name]() for name in chosen}

@@ -15,6 +15,7 @@ def markdown(record: dict[str, Any]) -> str:
     """One record as a heading, a table, and what else it holds."""
     shape, place = record["shape"], record["environment"]
     outputs = "every output" if shape["every_step"] else "the last output"
+    outputs += ", denormal numbers flushed" if record.get("flush_denormals") else ""
     lines = [
         f"### {record['preset']}: {shape['steps']} steps of {shape['input_size']}, "
         f"batch {shape['batch']}, FRU_{shape['num_freqs']},{shape['freq_dim']}, {outputs}",

@@ -29,6 +29,12 @@ def bench(
     ] = None,
     batch: Annotated[int | None, typer.Option(help="Another batch size.", min=1)] = None,
     sweeps: Annotated[bool, typer.Option(help="How FRU's time grows with each size.")] = True,
+    flush_denormals: Annotated[
+        bool,
+        typer.Option(
+            "--flush-denormals", help="torch.set_flush_denormal(True), which torch leaves off."
+        ),
+    ] = False,
     memory: Annotated[bool, typer.Option(help="Peak memory, each in its own process.")] = True,
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Write all figures to this file.")
@@ -37,12 +43,16 @@ def bench(
 ) -> None:
     """Measure layers side by side: forward, forward and backward, peak memory, growth.
 
-    Nothing else should run on the machine meanwhile.
+    Nothing else should run on the machine meanwhile. With --flush-denormals nn.LSTM's backward pass
+    over many steps is far faster: its gradients vanish into numbers that a CPU is slow with.
 
     Example: torchfru bench --preset pixel-mnist --json bench.json --plot bench.svg
     """
+    import torch
+
     from .. import bench as measuring
 
+    torch.set_flush_denormal(flush_denormals)  # before there are threads, which take it over
     shape = _shape(preset, steps, batch)
     names = _names(only, shape)
     console = Console()
@@ -70,7 +80,10 @@ def bench(
     _print(console, preset, shape, results, rate, grown)
     _print_small(console, small)
     if json_file is not None:
-        document = _document(preset, shape, rounds, results, rate, grown) | {"small_batches": small}
+        document = _document(preset, shape, rounds, results, rate, grown) | {
+            "small_batches": small,
+            "flush_denormals": flush_denormals,
+        }
         _write(json_file, json.dumps(document, indent=1))
     if plot is not None:
         from ..bench_plot import draw
