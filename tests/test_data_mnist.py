@@ -61,6 +61,12 @@ def test_the_permutation_stays_what_it_is():
     assert module.shuffled(784, module.generator(0))[:5].tolist() == [269, 11, 403, 600, 196]
 
 
+def test_standard_pixels(tmp_path, contents):
+    unit = load("pixel-mnist", data_dir=tmp_path)
+    standard = load("pixel-mnist", data_dir=tmp_path, pixels="standard")
+    np.testing.assert_allclose(standard.test.inputs * 0.3081 + 0.1307, unit.test.inputs, atol=1e-6)
+
+
 def test_released_split(tmp_path, contents):
     plain = load("pixel-mnist", data_dir=tmp_path)
     data = load("pixel-mnist", data_dir=tmp_path, split="released")

@@ -19,6 +19,9 @@ URL = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 PIXELS = 28 * 28
 IMAGES, LABELS = 2051, 2049  # magic numbers of the idx format: bytes in 3 dimensions, in 1
 SPLITS = ("standard", "released")
+# What is taken off a pixel within 0 and 1, and what it is divided by: the mean and the standard
+# deviation of all pixels of the training images.
+SCALES = {"unit": (0.0, 1.0), "standard": (0.1307, 0.3081)}
 
 
 @dataclass(frozen=True)
@@ -106,37 +109,57 @@ def sources() -> tuple[Source, ...]:
 
 
 def pixel_mnist(
-    *, data_dir: Path | None = None, steps: int = PIXELS, split: str = "standard", seed: int = 0
+    *,
+    data_dir: Path | None = None,
+    steps: int = PIXELS,
+    split: str = "standard",
+    pixels: str = "unit",
+    seed: int = 0,
 ) -> SequenceData:
     """Digits, pixel by pixel from the top left; ``steps=28`` reads a row a step.
 
     ``split="released"`` is the released code's: all 70,000 images shuffled by ``seed``, 80/20.
+    Pixels lie within 0 and 1, or with ``pixels="standard"`` have mean 0 and deviation 1.
     """
-    return _mnist("pixel-mnist", np.arange(PIXELS), data_dir, steps, split, seed)
+    return _mnist("pixel-mnist", np.arange(PIXELS), data_dir, steps, split, pixels, seed)
 
 
 def permuted_mnist(
-    *, data_dir: Path | None = None, steps: int = PIXELS, split: str = "standard", seed: int = 0
+    *,
+    data_dir: Path | None = None,
+    steps: int = PIXELS,
+    split: str = "standard",
+    pixels: str = "unit",
+    seed: int = 0,
 ) -> SequenceData:
     """Digits whose pixels come in one random order, the same for all, drawn from ``seed``."""
     order = shuffled(PIXELS, generator(seed))
-    return _mnist("permuted-mnist", order, data_dir, steps, split, seed)
+    return _mnist("permuted-mnist", order, data_dir, steps, split, pixels, seed)
 
 
 def _mnist(
-    name: str, order: Array, data_dir: Path | None, steps: int, split: str, seed: int
+    name: str,
+    order: Array,
+    data_dir: Path | None,
+    steps: int,
+    split: str,
+    pixels: str,
+    seed: int,
 ) -> SequenceData:
     divisors = [n for n in range(1, PIXELS + 1) if PIXELS % n == 0]
     require_choice(f"{name}: steps", steps, divisors)
     require_choice(f"{name}: split", split, SPLITS)
+    require_choice(f"{name}: pixels", pixels, SCALES)
     train_x, train_y, test_x, test_y = (f.read(locate(f.source(), data_dir)) for f in FILES)
     x, y = np.concatenate([train_x, test_x]), np.concatenate([train_y, test_y])
     n = len(train_y)
     if split == "released":
         mixed = shuffled(len(y), generator(seed))
         x, y, n = x[mixed], y[mixed], cut(len(y), test=0.2)
-    pixels = x.reshape(len(x), PIXELS)[:, order]
-    inputs = floats(pixels.reshape(len(x), steps, PIXELS // steps)).div_(255)  # (N, L, n_in)
+    ordered = x.reshape(len(x), PIXELS)[:, order]
+    inputs = floats(ordered.reshape(len(x), steps, PIXELS // steps)).div_(255)  # (N, L, n_in)
+    mean, deviation = SCALES[pixels]
+    inputs.sub_(mean).div_(deviation)
     return SequenceData(
         name=name,
         task="classify",

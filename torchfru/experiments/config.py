@@ -37,6 +37,7 @@ class DataConfig:
     length: int | None = None
     steps: int | None = None
     split: str | None = None  # "standard" or "released"
+    pixels: str | None = None  # "unit" or "standard"
     words: int | None = None
     every: str | None = None  # "hour" or "day"
     start: int | None = None

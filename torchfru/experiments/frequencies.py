@@ -20,7 +20,9 @@ TRAINING = {
 
 def _run(steps: int, count: int, low: float, high: float) -> RunConfig:
     model = fru(count, 10, max_freq=high, min_freq=low)
-    return RunConfig(DataConfig("pixel-mnist", steps=steps), model, TRAINING[steps])
+    return RunConfig(
+        DataConfig("pixel-mnist", steps=steps, pixels="standard"), model, TRAINING[steps]
+    )
 
 
 EXPERIMENTS = {

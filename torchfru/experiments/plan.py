@@ -51,12 +51,12 @@ def _memory(length: int, minutes: dict[str, float]) -> tuple[Planned, ...]:
 
 
 _FIRST = (
-    *_runs(MNIST, {"fru-60-10-tuned": 20}),
+    *_runs(MNIST, {"fru-60-10": 20}),
     *_runs("imdb", {"fru-5-10": 6}),
     *_runs("mix-poly-5", {"fru": 2, "lstm": 14, "rnn": 5, "sru": 10}),
     *_runs("memory", {"adding-100-fru": 1, "adding-1000-fru": 4, "copy-100-fru": 5}),
     *_runs("bases", {f"mix-poly-5-{b}": 2 for b in ("fourier", "chebyshev", "legendre", "walsh")}),
-    *_runs(MNIST, {"fru-60-10": 20}),
+    *_runs(MNIST, {"fru-60-10-tuned": 20}),
     *_runs("mix-sin", {"fru": 2}),
     *_runs("gradients", {"fru": 3, "rnn": 6, "sru": 12, "lstm": 16}),
     *_runs("frequencies", _frequencies(28, 3.5)),
@@ -72,7 +72,6 @@ _TABLES = (
 )
 
 _SEEDS = (
-    *_runs(MNIST, {"fru-60-10-tuned": 20}, seeds=(1, 2)),
     *_runs(MNIST, {"fru-60-10": 20}, seeds=(1, 2)),
     *_runs("imdb", {"fru-5-10": 6, "fru-1-10": 6}, seeds=(1, 2)),
     *_runs(SYNTHETIC, {"fru": 2}, seeds=(1, 2)),
