@@ -103,7 +103,8 @@ def test_a_tuned_model_says_that_its_settings_are_not_the_authors(tmp_path):
     assert "pixel-mnist (RNN, LSTM, SRU, FRU 40,10, FRU 60,10)" in report.summary  # not by a tuned
     lr = {name: find_run("pixel-mnist", name).training.lr for name in ("fru-60-10", TUNED)}
     assert rows["FRU 60,10 tuned"]["remarks"] == (
-        "not the authors': model.output relu instead of identity, "
+        "not the authors': data.pixels unset instead of standard, "
+        "model.output relu instead of identity, "
         f"training.lr {lr[TUNED]} instead of {lr['fru-60-10']}"
     )
 

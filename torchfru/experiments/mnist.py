@@ -47,7 +47,7 @@ def _run(data: str, name: str, lr: float, lr_decay: float, clip: float | None) -
     training = TrainingConfig(
         lr, lr_decay, batch_size=256, epochs=100, clip=clip, max_minutes=minutes
     )
-    pixels = "unit" if name.endswith("-tuned") else "standard"
+    pixels = None if name.endswith("-tuned") else "standard"
     return RunConfig(DataConfig(data, pixels=pixels), MODELS[name], training)
 
 

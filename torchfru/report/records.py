@@ -186,10 +186,14 @@ def differences(config: RunConfig, other: RunConfig) -> list[str]:
     """
     ours, theirs = flat(config), flat(other)
     return [
-        f"{key} {ours[key]} instead of {theirs[key]}"
+        f"{key} {_said(ours[key])} instead of {_said(theirs[key])}"
         for key in ours
         if ours[key] != theirs[key] and key != "training.max_minutes"
     ]
+
+
+def _said(value: Any) -> Any:
+    return "unset" if value is None else value
 
 
 def flat(config: RunConfig) -> dict[str, Any]:
