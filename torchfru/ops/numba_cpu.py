@@ -25,6 +25,7 @@ from numba import njit
 from .simd import (
     add,
     add_dot,
+    add_dots,
     add_outer,
     add_scaled,
     add_store_sums,
@@ -36,6 +37,7 @@ from .simd import (
     splat_tile,
     store_row,
     store_tile,
+    zeros_like,
     zeros_tile,
 )
 
@@ -89,10 +91,10 @@ def forward(x, a, w2, u_in, b2, stop, z, kept, h, kind, tile, width, first, last
                 store_tile(h, (t * n_h + j) * samples + lane, samples, sums, width)
             for j in range(0, n_h, len(tile)):
                 h_tile = load_tile(h, (t * n_h + j) * samples + lane, samples, tile, width)
-                for i in range(n_g):
-                    z_row = load_row(z, z_at + i * row, width)
-                    z_row = add_dot(z_row, a, (t * n_g + i) * n_h + j, h_tile)
-                    store_row(z, z_at + i * row, z_row)
+                for i in range(0, n_g, G_UNIT):
+                    z_tile = load_tile(z, z_at + i * row, row, G_UNIT, width)
+                    z_tile = add_dots(z_tile, a, (t * n_g + i) * n_h + j, n_h, h_tile, width)
+                    store_tile(z, z_at + i * row, row, z_tile, width)
 
 
 @_kernel
@@ -112,10 +114,11 @@ def _replay(a, x, h, z, g, kind, tile, width, begin, end, first, last):
             for j in range(0, n_h, len(tile)):
                 at = (t * n_h + j) * samples + (first + r) * row
                 h_tile = load_tile(h, at, samples, tile, width)
-                for i in range(n_g):
+                for i in range(0, n_g, G_UNIT):
                     z_at = (r * n_g + i) * row
-                    z_row = load_row(z, z_at, width)
-                    store_row(z, z_at, add_dot(z_row, a, (t * n_g + i) * n_h + j, h_tile))
+                    z_tile = load_tile(z, z_at, row, G_UNIT, width)
+                    z_tile = add_dots(z_tile, a, (t * n_g + i) * n_h + j, n_h, h_tile, width)
+                    store_tile(z, z_at, row, z_tile, width)
 
 
 @_kernel
@@ -144,12 +147,15 @@ def _gate_backward(w2, d_h, g, d_z, kind, tile, width, t, g_at, first, last):
     for r in range(first, last):
         for j in range(0, n_h, len(tile)):
             d_tile = load_tile(d_h, (t * n_h + j) * samples + r * row, samples, tile, width)
-            for i in range(n_g):
-                change = add_dot(zeros_tile(w2, width), w2, i * n_h + j, d_tile)
-                g_row = load_row(g, g_at + ((r - first) * g.shape[2] + i) * row, width)
-                change = apply_backward(kind, change, g_row)
+            for i in range(0, n_g, G_UNIT):
+                at = g_at + ((r - first) * g.shape[2] + i) * row
+                g_tile = load_tile(g, at, row, G_UNIT, width)
+                change = zeros_like(g_tile)
+                change = add_dots(change, w2, i * n_h + j, n_h, d_tile, width)
+                change = apply_backward(kind, change, g_tile)
                 z_at = (r * n_g + i) * row
-                store_row(d_z, z_at, add(load_row(d_z, z_at, width), change))
+                z_tile = load_tile(d_z, z_at, row, G_UNIT, width)
+                store_tile(d_z, z_at, row, add(z_tile, change), width)
 
 
 @_kernel

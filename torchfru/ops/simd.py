@@ -202,6 +202,17 @@ def zeros_tile(typing, array, count):
     return types.UniTuple(vector, number)(array, count), code
 
 
+@intrinsic
+def zeros_like(typing, tile):
+    """Zeros in the shape of a tile."""
+
+    def code(context, builder, signature, args):
+        zero = ir.Constant(_llvm_type(tile.dtype), None)
+        return _pack(context, builder, tile.dtype, [zero] * tile.count)
+
+    return tile(tile), code
+
+
 # Products ----------------------------------------------------------------------------------
 
 
@@ -221,6 +232,32 @@ def add_dot(typing, row, array, index, tile):
         return _pack(context, builder, vector, totals)
 
     return row(row, array, types.intp, tile), code
+
+
+@intrinsic(prefer_literal=True)
+def add_dots(typing, rows, array, index, stride, tile, width):
+    """``add_dot`` for several rows: rows[r] + sum_j array[index + r stride + j] tile[j].
+
+    A sum is a chain of products, each of which waits for the one before; several chains side by
+    side keep the processor busy.
+    """
+    vector, columns = rows.dtype, _number(width)
+
+    def code(context, builder, signature, args):
+        pointer = _pointer(context, builder, array, args[1], args[2])
+        totals, values = _unpack(builder, args[0]), _unpack(builder, args[4])
+        places = [pointer]
+        for _ in range(len(totals) // columns - 1):
+            places.append(builder.gep(places[-1], [args[3]]))
+        for j in range(len(values) // columns):
+            for r, place in enumerate(places):
+                number = _splat(builder, _load_number(builder, place, j), vector)
+                for v in range(columns):
+                    at = r * columns + v
+                    totals[at] = _fma(builder, number, values[j * columns + v], totals[at])
+        return _pack(context, builder, vector, totals)
+
+    return rows(rows, array, types.intp, types.intp, tile, width), code
 
 
 @intrinsic
