@@ -13,15 +13,16 @@ from .models import baselines, fru
 PROBLEMS = ("adding", "copy")
 MODELS = {**baselines(), "fru": fru(60, 10, max_freq=None)}
 
-SIZES = {100: (10_000, 64), 1000: (5000, 64), 10_000: (500, 16)}  # sequences, and in a batch
+# sequences, how many in a batch, epochs
+SIZES = {100: (10_000, 64, 50), 1000: (10_000, 64, 100), 10_000: (500, 16, 50)}
 MINUTES = 10.0
 
 
 def _run(problem: str, length: int, name: str) -> RunConfig:
-    size, batch_size = SIZES[length]
+    size, batch_size, epochs = SIZES[length]
     minutes = MINUTES if length >= 1000 and name != "fru" else None
     training = TrainingConfig(
-        lr=0.001, batch_size=batch_size, epochs=50, clip=1.0, max_minutes=minutes
+        lr=0.005, batch_size=batch_size, epochs=epochs, clip=1.0, max_minutes=minutes
     )
     return RunConfig(DataConfig(problem, length=length, size=size), MODELS[name], training)
 

@@ -54,7 +54,7 @@ _FIRST = (
     *_runs(MNIST, {"fru-60-10": 20}),
     *_runs("imdb", {"fru-5-10": 6}),
     *_runs("mix-poly-5", {"fru": 2, "lstm": 14, "rnn": 5, "sru": 10}),
-    *_runs("memory", {"adding-100-fru": 1, "adding-1000-fru": 4, "copy-100-fru": 5}),
+    *_runs("memory", {"adding-100-fru": 1, "adding-1000-fru": 12, "copy-100-fru": 5}),
     *_runs("bases", {f"mix-poly-5-{b}": 2 for b in ("fourier", "chebyshev", "legendre", "walsh")}),
     *_runs(MNIST, {"fru-60-10-tuned": 20}),
     *_runs("mix-sin", {"fru": 2}),
@@ -81,7 +81,7 @@ _SEEDS = (
 _REST = (
     *_runs("bases", {f"permuted-{b}": 20 for b in ("fourier", "chebyshev", "legendre", "walsh")}),
     *_memory(100, {"rnn": 2, "gru": 6, "sru": 5, "lstm": 7}),
-    *_runs("memory", {"copy-1000-fru": 18, "adding-10000-fru": 4, "copy-10000-fru": 20}),
+    *_runs("memory", {"copy-1000-fru": 70, "adding-10000-fru": 4, "copy-10000-fru": 20}),
     *_memory(1000, {"rnn": 8, "gru": 11, "sru": 11, "lstm": 11}),
     *_runs("frequencies", _frequencies(784, 20)),
     *_memory(10_000, {"rnn": 12, "gru": 15, "sru": 18, "lstm": 18}),
