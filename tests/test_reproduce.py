@@ -350,8 +350,10 @@ def test_the_document_names_what_exists():
     text = DOCUMENT.read_text()
     for name in re.findall(r"torchfru (?:train|reproduce) ([a-z0-9-]+)", text):
         assert name in (*EXPERIMENTS, "all", "quick"), name
-    shown = CliRunner().invoke(cli.app, ["reproduce", "--help"], terminal_width=200)
-    assert "Example: torchfru reproduce" in shown.output
+    known = {"--model", "--resume", "--set"}
+    for command in ("reproduce", "report"):
+        shown = CliRunner().invoke(cli.app, [command, "--help"], terminal_width=200)
+        assert f"Example: torchfru {command}" in shown.output
+        known |= set(re.findall(r"--[a-z-]+", shown.output))
     options = set(re.findall(r"(?<![\w-])(--[a-z][a-z-]*)", text))
-    known = set(re.findall(r"--[a-z-]+", shown.output)) | {"--model", "--resume", "--set"}
     assert options <= known, options - known

@@ -188,7 +188,7 @@ def _quick(data_dir: Path | None, console: Console) -> list[Task]:
 
 
 def _report(results: Path, console: Console) -> None:
-    from ..report import build_report  # type: ignore[import-not-found, unused-ignore]
+    from ..report import build_report
 
     page = results.parent / "report.html"
     build_report(results, page, None)
