@@ -62,7 +62,7 @@ def test_the_plan_is_made_of_known_runs_once_each():
         assert run.minutes > 0
     assert names[0] == ("pixel-mnist", "fru-60-10", 0)
     planned = {run.experiment for run in PLAN} | {experiment for experiment, _ in MEASUREMENTS}
-    assert planned == set(EXPERIMENTS)
+    assert planned == set(EXPERIMENTS) - {"adding", "copy"}  # those are for training by hand
 
 
 def test_the_plan_takes_half_a_day_of_two_cores():

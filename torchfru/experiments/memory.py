@@ -27,11 +27,14 @@ def _run(problem: str, length: int, name: str) -> RunConfig:
     return RunConfig(DataConfig(problem, length=length, size=size), MODELS[name], training)
 
 
-EXPERIMENTS = {
+EXPERIMENTS: dict[str, dict[str, RunConfig]] = {
     "memory": {
         f"{problem}-{length}-{name}": _run(problem, length, name)
         for problem in PROBLEMS
         for length in SIZES
         for name in MODELS
-    }
+    },
+    # for training by hand, as in --set data.length=300
+    "adding": {name: _run("adding", 1000, name) for name in MODELS},
+    "copy": {name: _run("copy", 100, name) for name in MODELS},
 }
