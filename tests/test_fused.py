@@ -20,7 +20,7 @@ from torchfru.ops import fused
 pytest.importorskip("numba")
 from numba import njit
 
-from torchfru.ops import batch_loop, simd, small_loop, threads
+from torchfru.ops import arrays, batch_loop, simd, small_loop, threads
 from torchfru.ops.batch_loop import BatchLoop
 from torchfru.ops.loop import choose_loop
 from torchfru.ops.small_loop import SmallLoop
@@ -338,3 +338,19 @@ def test_first_call_says_what_it_does_when_it_compiles(tmp_path):
     warm = python(program, NUMBA_CACHE_DIR=str(tmp_path))
     assert "compiling the CPU kernels" in cold.stderr
     assert warm.stderr == ""
+
+
+def test_memory_is_used_again_but_never_by_two(monkeypatch):
+    monkeypatch.setattr(arrays, "_free", {})
+    monkeypatch.setattr(arrays, "KEPT", 2**21)
+    like, shape = torch.empty(0), (2**18,)  # a MiB
+    held = [arrays.large_empty(shape, like) for _ in range(3)]
+    places = {tensor.data_ptr() for tensor in held}
+    assert len(places) == 3
+    part = held[0][5:]
+    del held[0]
+    fourth = arrays.large_empty(shape, like).data_ptr()
+    assert fourth not in places  # a view holds on to it
+    del part, held
+    assert sum(block.nbytes for block in arrays._free.values()) <= 2**21
+    assert arrays.large_empty(shape, like).data_ptr() in {*places, fourth}

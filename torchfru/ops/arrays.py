@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import math
 import mmap
-import threading
 import weakref
 from collections.abc import Sequence
 from functools import cache
@@ -44,12 +43,15 @@ def total(parts: Sequence[Tensor] | Tensor) -> Tensor:
 # Memory that is used again ---------------------------------------------------------------------
 #
 # A training step needs some large arrays, for h above all. Asked for anew in every step, they come
-# as pages that the system clears first, which takes about as long as the fused loop itself does.
-# So a few of them are kept when they are let go, in huge pages where the system has them.
+# as pages that the system has to clear first. So some are kept when they are let go, in huge pages
+# where the system has them.
+#
+# Arrays are let go of whenever Python collects them, in the middle of _take perhaps, or in another
+# thread: there is no lock to wait for, only operations on a dictionary that cannot be interrupted.
 
-SMALLEST, LARGEST, KEPT = 2**18, 2**26, 12  # bytes of an array worth keeping; how many are kept
-_free: list[NDArray[np.uint8]] = []
-_lock = threading.Lock()
+SMALLEST, LARGEST = 2**18, 2**25  # bytes of an array that is worth keeping
+KEPT = 2**27  # bytes that are kept in all
+_free: dict[int, NDArray[np.uint8]] = {}  # by their id, the oldest first
 
 
 def large_empty(shape: tuple[int, ...], like: Tensor) -> Tensor:
@@ -64,21 +66,21 @@ def large_empty(shape: tuple[int, ...], like: Tensor) -> Tensor:
 
 
 def _take(size: int) -> NDArray[np.uint8]:
-    with _lock:
-        fitting = [block for block in _free if size <= block.nbytes <= 2 * size]
-        if fitting:
-            best = min(fitting, key=lambda block: block.nbytes)
-            del _free[next(i for i, block in enumerate(_free) if block is best)]
-            return best
+    """Memory for so many bytes that nobody else has."""
+    fitting = [block for block in list(_free.values()) if size <= block.nbytes <= 2 * size]
+    for block in sorted(fitting, key=lambda block: block.nbytes):
+        if _free.pop(id(block), None) is not None:  # no other thread was quicker
+            return block
+    for block in list(_free.values())[:1]:  # what is kept may be of sizes that nobody needs now
+        _free.pop(id(block), None)
     memory = np.empty(size + ALIGNED, np.uint8)
     _advise(memory)
     return memory[-memory.ctypes.data % ALIGNED :]
 
 
 def _give_back(block: NDArray[np.uint8]) -> None:
-    with _lock:
-        _free.append(block)
-        del _free[:-KEPT]  # the oldest go
+    if sum(kept.nbytes for kept in list(_free.values())) + block.nbytes <= KEPT:
+        _free[id(block)] = block
 
 
 def _advise(memory: NDArray[np.uint8]) -> None:
