@@ -19,7 +19,8 @@ NOTES = {
         "The digit after 784 pixels, one a step. The standard split, 60,000 images to train and "
         "10,000 to test; the authors' program shuffles all 70,000 and tests on a fifth.",
         "Settings: the authors' (batches of 256, 100 epochs; learning rate, decay and clip of "
-        "each model). Without a GPU the baselines take minutes an epoch: they are given "
+        "each model). Pixels have mean 0 and deviation 1: how the authors scaled them is not "
+        "known. Without a GPU the baselines take minutes an epoch: they are given "
         f"{MINUTES:g} minutes here, and are not comparable with the paper in training length.",
         (90, 100),
     ),
