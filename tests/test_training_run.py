@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import pickle
 import shutil
+import sys
 from dataclasses import replace
 
 import pytest
@@ -273,6 +274,33 @@ def test_learning_rate_falls_every_thousand_steps():
         0.05,
         0.025,
     ]
+
+
+def test_weight_decay_shrinks_the_weights(tmp_path):
+    config = with_training(toy_config(), weight_decay=5.0)
+    shrunk, plain = (
+        toy_run(tmp_path / name, c) for name, c in {"a": config, "b": toy_config()}.items()
+    )
+    assert shrunk.epochs[-1]["train_loss"] != plain.epochs[-1]["train_loss"]
+    sizes = [norm_of_weights(tmp_path / name) for name in "ab"]
+    assert sizes[0] < 0.9 * sizes[1]
+
+
+def norm_of_weights(folder):
+    path = next(folder.rglob("last.safetensors"))
+    return sum(float(w.norm()) for w in Checkpoint.load(path).weights.values())
+
+
+def test_training_flushes_denormal_numbers_and_leaves_the_processor_as_it_was(tmp_path):
+    seen = []
+
+    class Look(Callback):
+        def on_train_epoch_start(self, trainer, module):
+            seen.append(sys.float_info.min / 2)
+
+    toy_run(tmp_path, toy_config(), callbacks=[Look()])
+    assert seen == 3 * [0.0]
+    assert sys.float_info.min / 2 > 0
 
 
 def test_a_strangers_checkpoint_runs_no_code(tmp_path):

@@ -96,6 +96,7 @@ class TrainingConfig:
     batch_size: int = 256
     epochs: int = 100
     clip: float | None = None  # the largest norm of the gradient
+    weight_decay: float | None = None  # AdamW's: each step takes lr times this share of a weight
     max_loss: float = 1e6  # to end an epoch with a loss above this one is divergence
     max_minutes: float | None = None  # the first epoch that ends beyond them is the last one
     probe_every: int | None = None  # epochs between measurements of gradients; None: no such

@@ -67,7 +67,9 @@ class RunModule(LightningModule):
     def configure_optimizers(self) -> torch.optim.Optimizer:
         trained = [parameter for parameter in self.parameters() if parameter.requires_grad]
         fused = self.device.type in ("cpu", "cuda")  # the same update, several times faster
-        optimizer = torch.optim.Adam(trained, lr=self.config.training.lr, fused=fused)
+        training = self.config.training
+        decay = training.weight_decay or 0.0  # without it AdamW is Adam
+        optimizer = torch.optim.AdamW(trained, training.lr, weight_decay=decay, fused=fused)
         if self.begin is not None:
             restore_optimizer(optimizer, self.begin.optimizer)
         return optimizer
