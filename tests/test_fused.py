@@ -91,12 +91,12 @@ def operator_arguments(batch=5, every_step=True, dtype=torch.float64):
         values = torch.randn(shape, generator=make, dtype=dtype) / 2
         return values.requires_grad_()
 
-    weights = [tensor(4, 6), tensor(4), tensor(2, 4), tensor(2, 3), tensor(2)]
-    outputs = [tensor(5, 6), tensor(5)] if every_step else [None, None]
+    weights = [tensor(4, 6), tensor(2, 4), tensor(2, 3), tensor(2)]
+    outputs = [tensor(5, 6), tensor(batch, 5)] if every_step else [None, None]
     lengths = torch.randint(0, 8, (batch,), generator=make)
     return (
         tensor(7, batch, 3),
-        tensor(batch, 6),
+        tensor(batch, 4),
         tensor(7, 3),
         *weights,
         *outputs,
@@ -109,12 +109,12 @@ def operator_arguments(batch=5, every_step=True, dtype=torch.float64):
 @pytest.mark.parametrize("every_step", [True, False])
 def test_operator_keeps_the_rules_of_torch(batch, every_step):
     arguments = operator_arguments(batch, every_step)
-    torch.library.opcheck(torch.ops.torchfru.fru_scan.default, arguments)
+    torch.library.opcheck(torch.ops.torchfru.fru_loop.default, arguments)
     with torch.no_grad():
-        y, u, h, kept = torch.ops.torchfru.fru_scan(*arguments)
+        y, u, h, kept = torch.ops.torchfru.fru_loop(*arguments)
     plain = [a.detach() if isinstance(a, torch.Tensor) else a for a in arguments]
     backward = (y if every_step else None, u, *plain, h, kept, True, every_step)
-    torch.library.opcheck(torch.ops.torchfru.fru_scan_backward.default, backward)
+    torch.library.opcheck(torch.ops.torchfru.fru_loop_backward.default, backward)
 
 
 @pytest.mark.parametrize("batch", [2, 10])
@@ -123,7 +123,7 @@ def test_derivatives_of_the_operator(batch, every_step):
     arguments = operator_arguments(batch, every_step)
 
     def run(*arguments):
-        y, u, _, _ = torch.ops.torchfru.fru_scan(*arguments)
+        y, u, _, _ = torch.ops.torchfru.fru_loop(*arguments)
         return (y, u) if every_step else u
 
     assert torch.autograd.gradcheck(run, arguments)

@@ -119,7 +119,7 @@ class FRU(FRUMemory, RecurrentLayer):
         self,
         suffix: str,
         x: Tensor,
-        u: Tensor,
+        u: Tensor | None,
         t: Tensor | None,
         *,
         lengths: Tensor | None,
@@ -128,12 +128,12 @@ class FRU(FRUMemory, RecurrentLayer):
         taken = x.shape[0] if lengths is None else lengths
         self._check_time(taken if t is None else t + taken)
         weights = weights_of(self, suffix)
-        outputs, done = [], 0
+        outputs, memory, done = [], u, 0
         for piece in x.split(PIECE):
             steps = self._steps(t, done, piece)
-            y, u = fru_scan(
+            y, memory = fru_scan(
                 piece,
-                u,
+                memory,
                 self._basis_rows(steps, suffix) / self.seq_len,
                 weights,
                 nonlinearity=self.nonlinearity,
@@ -143,9 +143,10 @@ class FRU(FRUMemory, RecurrentLayer):
             if y is not None:
                 outputs.append(y)
             done += piece.shape[0]
+        assert memory is not None  # there is one piece at least
         if not every_step:
-            return F.linear(u, weights.weight_uy, weights.bias_y), u
-        return outputs[0] if len(outputs) == 1 else torch.cat(outputs), u
+            return F.linear(memory, weights.weight_uy, weights.bias_y), memory
+        return outputs[0] if len(outputs) == 1 else torch.cat(outputs), memory
 
     def _steps(self, t: Tensor | None, done: int, piece: Tensor) -> Tensor:
         """Absolute steps of a piece: (L,) where all samples agree, or else (L, N)."""

@@ -85,7 +85,7 @@ class RecurrentLayer(nn.Module):
         self,
         suffix: str,
         x: Tensor,
-        u: Tensor,
+        u: Tensor | None,
         t: Tensor | None,
         *,
         lengths: Tensor | None,
@@ -93,7 +93,7 @@ class RecurrentLayer(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Read x (L, N, n_in) with one layer: y, (L, N, n_y) or the last (N, n_y), and u.
 
-        ``t`` is None where every sample is at its beginning.
+        ``u`` and ``t`` are None where every sample is at its beginning.
         """
         raise NotImplementedError
 
@@ -231,9 +231,11 @@ class RecurrentLayer(nn.Module):
                 x = nn.functional.dropout(x, self.dropout, self.training)
         return x, torch.stack(memories)
 
-    def _state_of(self, index: int, hx: State | None, x: Tensor) -> tuple[Tensor, Tensor | None]:
+    def _state_of(
+        self, index: int, hx: State | None, x: Tensor
+    ) -> tuple[Tensor | None, Tensor | None]:
         if hx is None:
-            return x.new_zeros(x.shape[1], self.state_size), None
+            return None, None
         return hx[0][index].to(x.dtype), hx[1][index]
 
     def _steps_before(self, hx: State | None, x: Tensor) -> Tensor:

@@ -124,7 +124,7 @@ class SRU(SRUMemory, RecurrentLayer):
         self,
         suffix: str,
         x: Tensor,
-        u: Tensor,
+        u: Tensor | None,
         t: Tensor | None,
         *,
         lengths: Tensor | None,

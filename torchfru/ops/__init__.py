@@ -71,20 +71,29 @@ class use_backend:
 
 
 def fru_scan(
-    x: Tensor, u: Tensor, rows: Tensor, weights: Weights, **options: Any
+    x: Tensor, u: Tensor | None, rows: Tensor, weights: Weights, **options: Any
 ) -> tuple[Tensor | None, Tensor]:
-    """The scan that :func:`torchfru.ops.reference.scan` defines, by the chosen backend."""
+    """The scan that :func:`torchfru.ops.reference.scan` defines, by the chosen backend.
+
+    No u is an empty memory.
+    """
     # Samples at different times share no A(t): for them only the direct form exists.
     name = "reference" if rows.dim() == 3 else _pick(x, _wide(x))
+    if u is None and name != "numba":
+        u = _empty(x, weights)
     return _accumulate(_FRU_SCANS[name], x, u, rows, weights, **options)
 
 
 def sru_scan(
-    x: Tensor, u: Tensor, alphas: Tensor, weights: Weights, **options: Any
+    x: Tensor, u: Tensor | None, alphas: Tensor, weights: Weights, **options: Any
 ) -> tuple[Tensor | None, Tensor]:
     """The scan that :func:`torchfru.ops.sru.reference_scan` defines, by the chosen backend."""
     scan = sru.reference_scan if _chosen == "reference" else sru.fast_scan
-    return _accumulate(scan, x, u, alphas, weights, **options)
+    return _accumulate(scan, x, _empty(x, weights) if u is None else u, alphas, weights, **options)
+
+
+def _empty(x: Tensor, weights: Weights) -> Tensor:
+    return x.new_zeros(x.shape[1], weights.weight_ug.shape[1])
 
 
 def _pick(x: Tensor, wide: torch.dtype) -> str:
@@ -115,12 +124,13 @@ def _warn_once() -> None:
 
 
 def _accumulate(
-    scan: Scan, x: Tensor, u: Tensor, rates: Tensor, weights: Weights, **options: Any
+    scan: Scan, x: Tensor, u: Tensor | None, rates: Tensor, weights: Weights, **options: Any
 ) -> tuple[Tensor | None, Tensor]:
     """Run a scan in float32 at least: half precision drops the small terms of a long sum."""
     wide, narrow = _wide(x), x.dtype
-    y, u = scan(x.to(wide), u.to(wide), rates.to(wide), weights.to(wide), **options)
-    return None if y is None else y.to(narrow), u.to(narrow)
+    before = None if u is None else u.to(wide)
+    y, after = scan(x.to(wide), before, rates.to(wide), weights.to(wide), **options)
+    return None if y is None else y.to(narrow), after.to(narrow)
 
 
 def _wide(x: Tensor) -> torch.dtype:

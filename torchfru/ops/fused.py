@@ -7,7 +7,7 @@ where the operator runs: importing this file needs torch only.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from .batch_loop import BatchLoop
     from .small_loop import SmallLoop
 
-_WEIGHTS = (
-    "Tensor weight_ug, Tensor? bias_g, Tensor weight_gh, Tensor weight_xh, Tensor? bias_h, "
-    "Tensor? weight_uy, Tensor? bias_y"
+_INPUTS = (
+    "Tensor x, Tensor z, Tensor rows, Tensor weight_ug, Tensor weight_gh, Tensor weight_xh, "
+    "Tensor? bias_h, Tensor? weight_uy, Tensor? y, Tensor? lengths, str nonlinearity"
 )
-_INPUTS = f"Tensor x, Tensor u, Tensor rows, {_WEIGHTS}, Tensor? lengths, str nonlinearity"
+_TENSORS = 9  # of them, that may have gradients
 
 
 def scan(
     x: Tensor,
-    u: Tensor,
+    u: Tensor | None,
     rows: Tensor,
     weights: Weights,
     *,
@@ -38,14 +38,40 @@ def scan(
     every_step: bool,
     lengths: Tensor | None = None,
 ) -> tuple[Tensor | None, Tensor]:
-    """As :func:`torchfru.ops.collapsed.scan`, on the CPU, in float32 or float64."""
-    if x.shape[1] == 0:  # no samples, no loop
+    """As :func:`torchfru.ops.collapsed.scan`, on the CPU, in float32 or float64.
+
+    No u is an empty memory, of which nothing needs to be computed.
+    """
+    w, samples = weights, x.shape[1]
+    if samples == 0:  # no loop
+        u = x.new_zeros(0, w.weight_ug.shape[1]) if u is None else u
         options = {"nonlinearity": nonlinearity, "every_step": every_step, "lengths": lengths}
         return collapsed.scan(x, u, rows, weights, **options)  # type: ignore[arg-type]
-    if not every_step:  # then Y is not used here, and must get no gradient
-        weights = weights._replace(weight_uy=None, bias_y=None)  # type: ignore[arg-type]
-    y, u, _, _ = torch.ops.torchfru.fru_scan(x, u, rows, *weights, lengths, nonlinearity)
-    return (y if every_step else None), u
+    z = _start(u, w.weight_ug, w.bias_g, samples)
+    y = _start(u, w.weight_uy, w.bias_y, samples) if every_step else None
+    weight_uy = w.weight_uy if every_step else None  # or else it must get no gradient here
+    y, change, _, _ = torch.ops.torchfru.fru_loop(
+        x,
+        z,
+        rows,
+        w.weight_ug,
+        w.weight_gh,
+        w.weight_xh,
+        w.bias_h,
+        weight_uy,
+        y,
+        lengths,
+        nonlinearity,
+    )
+    return (y if every_step else None), change if u is None else u + change
+
+
+def _start(u: Tensor | None, weight: Tensor, bias: Tensor | None, samples: int) -> Tensor:
+    """W u(0) + b (N, n)."""
+    if u is not None:
+        return F.linear(u, weight, bias)
+    bias = weight.new_zeros(len(weight)) if bias is None else bias
+    return bias.expand(samples, -1)
 
 
 # The operators -----------------------------------------------------------------------------
@@ -55,85 +81,110 @@ def scan(
 # compiled programs on disk by the names of their operators: an operator whose schema changes needs
 # a new name.
 
-SCAN, SCAN_BACKWARD = "torchfru::fru_scan", "torchfru::fru_scan_backward"
+LOOP, LOOP_BACKWARD = "torchfru::fru_loop", "torchfru::fru_loop_backward"
 torch.library.define(
-    SCAN,
-    f"({_INPUTS}) -> (Tensor y, Tensor u, Tensor h, Tensor kept)",
+    LOOP,
+    f"({_INPUTS}) -> (Tensor y, Tensor change, Tensor h, Tensor kept)",
     tags=torch.Tag.pt2_compliant_tag,
 )
 torch.library.define(
-    SCAN_BACKWARD,
-    f"(Tensor? d_y, Tensor? d_u, {_INPUTS}, Tensor h, Tensor kept, bool needs_x, "
+    LOOP_BACKWARD,
+    f"(Tensor? d_y, Tensor? d_change, {_INPUTS}, Tensor h, Tensor kept, bool needs_x, "
     "bool needs_rows) -> Tensor[]",
     tags=torch.Tag.pt2_compliant_tag,
 )
 
 
-@torch.library.impl(SCAN, "cpu")
-def _fru_scan(
-    x: Tensor, u: Tensor, rows: Tensor, *rest: Any
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """y (L, N, n_y), or (0,) without weight_uy; the last u; h and kept for the backward pass."""
+class Problem(NamedTuple):
+    """What the loop is given. z and y are those before the first step; no y, no outputs."""
+
+    x: Tensor  # (L, N, n_in)
+    z: Tensor  # (N, n_g)
+    rows: Tensor  # (L, K)
+    weight_ug: Tensor
+    weight_gh: Tensor
+    weight_xh: Tensor
+    bias_h: Tensor | None
+    weight_uy: Tensor | None
+    y: Tensor | None  # (N, n_y)
+    lengths: Tensor | None
+    nonlinearity: str
+
+    def loop(self) -> BatchLoop | SmallLoop:
+        from .loop import choose_loop
+
+        samples = self.x.shape[1]
+        kind = choose_loop(samples)
+        return kind(self.weight_gh, self.weight_xh, self.bias_h, samples, self.nonlinearity)
+
+    def memory(self) -> Memory:
+        return Memory(self.rows, self.weight_ug.shape[1], self.weight_gh.shape[0])
+
+    def stop_within(self, part: slice) -> Tensor | None:
+        """Where each sequence ends, counted from the first step of a part."""
+        return None if self.lengths is None else self.lengths - part.start
+
+
+@torch.library.impl(LOOP, "cpu")
+def _fru_loop(*inputs: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """y (L, N, n_y), or (0,) without weight_uy; u(T) - u(0); h and kept for the backward pass."""
     from .outputs import Outputs
 
-    *parameters, lengths, nonlinearity = rest
-    weights = Weights(*parameters)
-    loop = new_loop(x, weights, nonlinearity)
-    memory = Memory(rows, u.shape[1], weights.weight_gh.shape[0])
-    gate = loop.lay_out(memory.place(weights.weight_ug))  # (K, numbers in A)
-    h, kept = loop.new_hidden(x.shape[0]), loop.new_kept(x.shape[0])
-    z = loop.pack_z(F.linear(u, weights.weight_ug, weights.bias_g))
-    total = memory.empty(loop.lanes).zero_()
-    y, outputs = _new_outputs(x, weights.weight_uy), None
-    if weights.weight_uy is not None:
-        y_first = F.linear(u, weights.weight_uy, weights.bias_y)
-        outputs = Outputs(memory.place(weights.weight_uy), y_first)
-    for part, segments in loop.chunks(x.shape[0]):
-        c = rows[part]
-        loop.forward(x[part], c @ gate, stop_within(lengths, part), z, kept[segments], h[part])
+    given = Problem(*inputs)
+    x, loop, memory = given.x, given.loop(), given.memory()
+    gate = loop.lay_out(memory.place(given.weight_ug))  # (K, numbers in A)
+    h, kept = loop.new_hidden(len(x)), loop.new_kept(len(x))
+    z, total = loop.pack_z(given.z), memory.empty(loop.lanes).zero_()
+    y, outputs = _new_outputs(given), None
+    if given.weight_uy is not None and given.y is not None:
+        outputs = Outputs(memory.place(given.weight_uy), given.y)
+    for part, segments in loop.chunks(len(x)):
+        c = given.rows[part]
+        loop.forward(x[part], c @ gate, given.stop_within(part), z, kept[segments], h[part])
         hidden = loop.hidden(h[part])  # (L, n_h, lanes)
         memory.add_products(c, hidden, total)
         if outputs is not None:
             outputs.forward(c, hidden[:, :, : x.shape[1]], y[part])
-    return y, (u + memory.gather(total, x.shape[1])).contiguous(), h, kept
+    return y, memory.gather(total, x.shape[1]), h, kept
 
 
-def _shapes(
-    x: Tensor, u: Tensor, rows: Tensor, *rest: Any
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    *parameters, _, nonlinearity = rest
-    weights = Weights(*parameters)
-    loop = new_loop(x, weights, nonlinearity)
-    steps = x.shape[0]
-    y = _new_outputs(x, weights.weight_uy)
-    return y, u.new_empty(u.shape), loop.new_hidden(steps), loop.new_kept(steps)
+def _shapes(*inputs: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    given = Problem(*inputs)
+    x, loop = given.x, given.loop()
+    change = x.new_empty(x.shape[1], given.weight_ug.shape[1])
+    return _new_outputs(given), change, loop.new_hidden(len(x)), loop.new_kept(len(x))
 
 
-@torch.library.impl(SCAN_BACKWARD, "cpu")
-def _fru_scan_backward(d_y: Tensor | None, d_u: Tensor | None, *rest: Any) -> list[Tensor]:
-    """The gradients of x, u, rows and the weights, in that order; (0,) where there is none.
+def _new_outputs(given: Problem) -> Tensor:
+    if given.y is None:
+        return given.x.new_empty(0)
+    return given.x.new_empty(len(given.x), *given.y.shape)
+
+
+@torch.library.impl(LOOP_BACKWARD, "cpu")
+def _fru_loop_backward(d_y: Tensor | None, d_change: Tensor | None, *rest: Any) -> list[Tensor]:
+    """The gradients of the tensors of a problem, in their order; (0,) where there is none.
 
     Those of x and of rows cost time, and are left out where they are not needed.
     """
     from .fused_backward import Backward
 
-    x, u, rows, *parameters = rest[:10]
-    lengths, nonlinearity, h, kept, needs_x, needs_rows = rest[10:]
-    weights = Weights(*parameters)
-    loop = new_loop(x, weights, nonlinearity)
-    walk = Backward(loop, d_y, d_u, x, u, rows, weights, needs_x=needs_x, needs_rows=needs_rows)
-    for part, segments in reversed(loop.chunks(x.shape[0])):
-        walk.through(part, stop_within(lengths, part), kept[segments], h[part])
+    *inputs, h, kept, needs_x, needs_rows = rest
+    given = Problem(*inputs)
+    walk = Backward(given, d_y, d_change, needs_x=needs_x, needs_rows=needs_rows)
+    for part, segments in reversed(walk.loop.chunks(len(given.x))):
+        walk.through(part, kept[segments], h[part])
     return [grad.contiguous() for grad in walk.gradients()]
 
 
-def _shapes_backward(d_y: Tensor | None, d_u: Tensor | None, *rest: Any) -> list[Tensor]:
-    x, u, rows, *weights = rest[: 3 + len(Weights._fields)]
+def _shapes_backward(d_y: Tensor | None, d_change: Tensor | None, *rest: Any) -> list[Tensor]:
     needs_x, needs_rows = rest[-2:]
-    d_x, d_rows = x.new_empty(x.shape if needs_x else 0), rows.new_empty(rows.shape)
-    d_rows = d_rows if needs_rows else rows.new_empty(0)
-    d_weights = (x.new_empty(0 if w is None else w.shape) for w in weights)
-    return [d_x, u.new_empty(u.shape), d_rows, *d_weights]
+    wanted = [needs_x, True, needs_rows] + [True] * (_TENSORS - 3)
+    shapes = [
+        tensor.shape if tensor is not None and needed else 0
+        for tensor, needed in zip(rest[:_TENSORS], wanted, strict=True)
+    ]
+    return [rest[0].new_empty(shape) for shape in shapes]
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -144,12 +195,12 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None
 
 
 def _backward(
-    ctx: Any, d_y: Tensor | None, d_u: Tensor | None, *_: Any
+    ctx: Any, d_y: Tensor | None, d_change: Tensor | None, *_: Any
 ) -> tuple[Tensor | None, ...]:
     *tensors, h, kept = ctx.saved_tensors
-    d_y = None if tensors[8] is None else d_y  # without weight_uy there is no y
-    grads = torch.ops.torchfru.fru_scan_backward(
-        d_y, d_u, *tensors, ctx.nonlinearity, h, kept, *ctx.needs_input_grad[0:3:2]
+    d_y = None if tensors[_TENSORS - 1] is None else d_y  # then there is no y
+    grads = torch.ops.torchfru.fru_loop_backward(
+        d_y, d_change, *tensors, ctx.nonlinearity, h, kept, *ctx.needs_input_grad[0:3:2]
     )
     wanted = zip(grads, ctx.needs_input_grad, strict=False)
     return (*(grad if needed else None for grad, needed in wanted), None, None)
@@ -162,30 +213,7 @@ def _refuse(ctx: Any, *_: Any) -> None:
     )
 
 
-torch.library.register_fake(SCAN, _shapes)
-torch.library.register_fake(SCAN_BACKWARD, _shapes_backward)
-torch.library.register_autograd(SCAN, _backward, setup_context=_save)
-torch.library.register_autograd(SCAN_BACKWARD, _refuse)
-
-
-# The parts ---------------------------------------------------------------------------------
-
-
-def new_loop(x: Tensor, weights: Weights, nonlinearity: str) -> BatchLoop | SmallLoop:
-    """The loop for inputs (L, N, n_in)."""
-    from .loop import choose_loop
-
-    kind = choose_loop(x.shape[1])
-    w = weights
-    return kind(w.weight_gh, w.weight_xh, w.bias_h, x.shape[1], nonlinearity)
-
-
-def stop_within(lengths: Tensor | None, part: slice) -> Tensor | None:
-    """Where each sequence ends, counted from the first step of a part."""
-    return None if lengths is None else lengths - part.start
-
-
-def _new_outputs(x: Tensor, weight_uy: Tensor | None) -> Tensor:
-    if weight_uy is None:
-        return x.new_empty(0)
-    return x.new_empty(x.shape[0], x.shape[1], weight_uy.shape[0])
+torch.library.register_fake(LOOP, _shapes)
+torch.library.register_fake(LOOP_BACKWARD, _shapes_backward)
+torch.library.register_autograd(LOOP, _backward, setup_context=_save)
+torch.library.register_autograd(LOOP_BACKWARD, _refuse)

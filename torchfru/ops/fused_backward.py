@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
 from .arrays import large_empty
-from .batch_loop import BatchLoop
-from .memory import Memory
 from .outputs import Outputs, product_backward
-from .small_loop import SmallLoop
-from .weights import Weights
+
+if TYPE_CHECKING:
+    from .fused import Problem
 
 
 class Backward:
@@ -18,74 +19,69 @@ class Backward:
 
     def __init__(
         self,
-        loop: BatchLoop | SmallLoop,
+        given: Problem,
         d_y: Tensor | None,
-        d_u: Tensor | None,
-        x: Tensor,
-        u: Tensor,
-        rows: Tensor,
-        weights: Weights,
+        d_change: Tensor | None,
         *,
         needs_x: bool,
         needs_rows: bool,
     ) -> None:
-        self.loop, self.d_y = loop, d_y
-        self.x, self.u, self.rows, self.weights = x, u, rows, weights
-        self.memory = Memory(rows, u.shape[1], weights.weight_gh.shape[0])
-        placed = self.memory.place(weights.weight_ug)
-        self.gate, self.gate_sums = loop.lay_out(placed), loop.lay_out_sums(placed)
+        self.given, self.d_y = given, d_y
+        x, rows, self.samples = given.x, given.rows, given.x.shape[1]
+        self.loop, self.memory = given.loop(), given.memory()
+        placed = self.memory.place(given.weight_ug)
+        self.gate, self.gate_sums = self.loop.lay_out(placed), self.loop.lay_out_sums(placed)
         self.d_gate = torch.zeros_like(self.gate_sums)
         self.d_x = x.new_empty(x.shape if needs_x else 0)
         self.d_rows = rows.new_zeros(rows.shape if needs_rows else 0)
-        self.d_u = torch.zeros_like(u) if d_u is None else d_u
-        self.d_total = self.memory.scatter(self.d_u, loop.lanes)
-        self.d_z = loop.pack_z(x.new_zeros(x.shape[1], weights.weight_ug.shape[0]))
-        given = {name: weight for name, weight in weights._asdict().items() if weight is not None}
-        self.d_weights = {name: weight.new_zeros(weight.shape) for name, weight in given.items()}
-        if d_y is not None:
-            self.outputs = Outputs(self.memory.place(weights.weight_uy), torch.zeros_like(d_y[0]))
-        longest = loop.chunks(x.shape[0])[0][0].stop
-        self.room = large_empty((longest, self.memory.n_h, loop.lanes), x)  # for d_h
+        self.d_total = self.memory.empty(self.loop.lanes).zero_()
+        if d_change is not None:
+            self.memory.scatter(d_change, self.d_total)
+        self.d_z = self.loop.pack_z(torch.zeros_like(given.z))
+        self.d_w2 = torch.zeros_like(given.weight_gh)
+        self.d_u_in = torch.zeros_like(given.weight_xh)
+        self.d_b2 = x.new_zeros(len(given.weight_gh))
+        if d_y is not None and given.weight_uy is not None:
+            self.outputs = Outputs(self.memory.place(given.weight_uy), torch.zeros_like(d_y[0]))
+        longest = self.loop.chunks(len(x))[0][0].stop
+        self.room = large_empty((longest, self.memory.n_h, self.loop.lanes), x)  # for d_h
 
-    def through(self, part: slice, stop: Tensor | None, kept: Tensor, h: Tensor) -> None:
+    def through(self, part: slice, kept: Tensor, h: Tensor) -> None:
         """Back through the steps of a chunk."""
-        x, c, d_rows = self.x[part], self.rows[part], self.d_rows[part]
+        given = self.given
+        x, c, stop = given.x[part], given.rows[part], given.stop_within(part)
         d_h = self._reach_hidden(part, self.loop.hidden(h))
         found = self.loop.backward(x, c @ self.gate, stop, kept, h, d_h, self.d_z)
-        product_backward(found.a, c, self.gate_sums, self.d_gate, d_rows)
-        self.d_weights["weight_gh"] += found.w2
-        self.d_weights["weight_xh"] += found.u_in
-        if "bias_h" in self.d_weights:
-            self.d_weights["bias_h"] += found.b2
+        product_backward(found.a, c, self.gate_sums, self.d_gate, self.d_rows[part])
+        self.d_w2 += found.w2
+        self.d_u_in += found.u_in
+        self.d_b2 += found.b2
         if self.d_x.numel():
-            self.d_x[part] = found.drive.transpose(1, 2) @ self.weights.weight_xh
+            self.d_x[part] = found.drive.transpose(1, 2) @ given.weight_xh
 
     def _reach_hidden(self, part: slice, hidden: Tensor) -> Tensor:
         """What reaches h (L, n_h, lanes) from outside the loop: from the last u, and from y."""
-        c, d_rows, samples = self.rows[part], self.d_rows[part], len(self.u)
+        c, d_rows = self.given.rows[part], self.d_rows[part]
         d_h = self.room[: len(c)]
         self.memory.products_backward(c, self.d_total, out=d_h)
         if d_rows.numel():
             self.memory.rows_backward(hidden, self.d_total, out=d_rows)
         if self.d_y is not None:
-            hidden, reached = hidden[:, :, :samples], d_h[:, :, :samples]
+            hidden, reached = hidden[:, :, : self.samples], d_h[:, :, : self.samples]
             self.outputs.backward(c, hidden, self.d_y[part], reached, d_rows)
         return d_h
 
     def gradients(self) -> list[Tensor]:
-        """Of x, u, rows and the weights, after the first chunk; (0,) where there is none."""
-        d_weights, w = self.d_weights, self.weights
-        d_weights["weight_ug"] = self.memory.take(self.loop.pick_up_sums(self.d_gate))
-        d_u = self.d_u + self._start(self.loop.unpack_z(self.d_z), w.weight_ug, "g")
-        if self.d_y is not None:
-            d_weights["weight_uy"] = self.memory.take(self.outputs.weight_gradient())
-            d_u = d_u + self._start(self.outputs.sum(), w.weight_uy, "y")
-        found = [d_weights.get(name, self.x.new_empty(0)) for name in Weights._fields]
-        return [self.d_x, d_u, self.d_rows, *found]
+        """Of the tensors of the problem, after the first chunk; (0,) where there is none."""
+        given, memory = self.given, self.memory
+        d_z, d_w1 = self.loop.unpack_z(self.d_z), self.loop.pick_up_sums(self.d_gate)
+        d_b2 = self._zeros(None) if given.bias_h is None else self.d_b2
+        if self.d_y is None:
+            d_outputs = [self._zeros(given.weight_uy), self._zeros(given.y)]
+        else:
+            d_outputs = [memory.take(self.outputs.weight_gradient()), self.outputs.sum()]
+        d_loop = [memory.take(d_w1), self.d_w2, self.d_u_in, d_b2]
+        return [self.d_x, d_z, self.d_rows, *d_loop, *d_outputs]
 
-    def _start(self, d: Tensor, weight: Tensor, name: str) -> Tensor:
-        """Through ``W u(0) + b`` (N, n): the gradient of u(0); those of W and b are added."""
-        self.d_weights[f"weight_u{name}"] += d.t() @ self.u
-        if f"bias_{name}" in self.d_weights:
-            self.d_weights[f"bias_{name}"] += d.sum(0)
-        return d @ weight
+    def _zeros(self, like: Tensor | None) -> Tensor:
+        return self.d_x.new_empty(0) if like is None else torch.zeros_like(like)

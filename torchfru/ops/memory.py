@@ -64,12 +64,10 @@ class Memory:
     def gather(self, total: Tensor, samples: int) -> Tensor:
         """As u is: (N, n_u)."""
         parts = total.unflatten(2, (self.freq_dim, -1))[..., :samples]  # (m, M, d, N)
-        return parts.permute(3, 1, 0, 2).flatten(1)
+        return parts.permute(3, 1, 0, 2).flatten(1).contiguous()
 
-    def scatter(self, u: Tensor, lanes: int) -> Tensor:
-        """From (N, n_u), with zeros in the lanes that hold no sample."""
-        total = self.empty(lanes).zero_()
+    def scatter(self, u: Tensor, total: Tensor) -> None:
+        """Write (N, n_u) to a total; lanes that hold no sample are left alone."""
         parts = u.unflatten(1, (self.blocks, self.per_block, self.freq_dim))
         held = total.unflatten(2, (self.freq_dim, -1))
         held[..., : u.shape[0]] = parts.permute(2, 1, 3, 0)
-        return total

@@ -105,9 +105,6 @@ def _replay(a, x, h, z, g, kind, tile, width, begin, end, first, last):
     for r in range(last - first):
         for t in range(begin, end):
             g_at = ((t - begin) * g.shape[1] + r) * g.shape[2] * row
-            for i in range(n_g):
-                z_row = load_row(z, (r * n_g + i) * row, width)
-                store_row(g, g_at + i * row, apply(kind, z_row))
             for i in range(n_in):
                 x_row = load_row(x, (t * n_in + i) * samples + (first + r) * row, width)
                 store_row(g, g_at + (n_g + i) * row, x_row)
@@ -117,6 +114,8 @@ def _replay(a, x, h, z, g, kind, tile, width, begin, end, first, last):
                 for i in range(0, n_g, G_UNIT):
                     z_at = (r * n_g + i) * row
                     z_tile = load_tile(z, z_at, row, G_UNIT, width)
+                    if j == 0:  # z is not changed yet
+                        store_tile(g, g_at + i * row, row, apply(kind, z_tile), width)
                     z_tile = add_dots(z_tile, a, (t * n_g + i) * n_h + j, n_h, h_tile, width)
                     store_tile(z, z_at, row, z_tile, width)
 
@@ -179,22 +178,26 @@ def _matrix_backward(h, d_z, d_a, width, t, first, last):
 
 @_kernel
 def _weight_backward(d_h, g, w_sums, width, begin, end, first, last):
-    """What the steps of a segment add to d_w: products g d_h, block by block, still vectors."""
+    """What the steps of a segment add to d_w: products g d_h, block by block, still vectors.
+
+    Row by row: a row's d_h stays in the first cache while all its blocks are made.
+    """
     n_g, row = g.shape[2], g.shape[3]
     n_h, samples = d_h.shape[1], d_h.shape[2]
-    vector, place = row // len(width), 0
-    for i in range(0, n_g, G_UNIT):
-        for j in range(0, n_h, H_UNIT):
-            sums = load_tile(w_sums, place, vector, BLOCK, 1)
-            for t in range(begin, end):
-                for r in range(last - first):
+    vector = row // len(width)
+    for r in range(last - first):
+        place = 0
+        for i in range(0, n_g, G_UNIT):
+            for j in range(0, n_h, H_UNIT):
+                sums = load_tile(w_sums, place, vector, BLOCK, 1)
+                for t in range(begin, end):
                     for v in range(len(width)):
                         g_at = (((t - begin) * g.shape[1] + r) * n_g + i) * row + v * vector
                         d_at = (t * n_h + j) * samples + (first + r) * row + v * vector
                         g_tile = load_tile(g, g_at, row, G_UNIT, 1)
                         sums = add_outer(sums, g_tile, load_tile(d_h, d_at, samples, H_UNIT, 1))
-            store_tile(w_sums, place, vector, sums, 1)
-            place += SUMS * vector
+                store_tile(w_sums, place, vector, sums, 1)
+                place += SUMS * vector
 
 
 @_kernel
