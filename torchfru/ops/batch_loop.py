@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from . import numba_cpu as kernels
+from . import batch_kernels as kernels
 from .arrays import large_empty, multiple, padded, total
 from .compiling import announced
+from .kernel import SEGMENT
 from .loop import KINDS, LoopGradients, cut
 from .simd import MAX_TILE, lanes
 from .threads import run, shares
@@ -47,7 +48,7 @@ class BatchLoop:
         return large_empty((steps, self.n_h_padded, self.lanes), self.w2)
 
     def new_kept(self, steps: int) -> Tensor:
-        segments = -(-steps // kernels.SEGMENT)
+        segments = -(-steps // SEGMENT)
         return large_empty((segments, self.rows, self.n_g_padded, self.row), self.w2)
 
     def hidden(self, h: Tensor) -> Tensor:
@@ -129,7 +130,7 @@ class BatchLoop:
             (CHUNK, self._blocks(self.n_g_padded), kernels.SUMS),  # d_a
             (self._blocks(factors), kernels.SUMS),  # d_w
             (rows, self.n_g_padded, self.row),  # z
-            (kernels.SEGMENT, rows, factors, self.row),  # g
+            (SEGMENT, rows, factors, self.row),  # g
             (self._blocks(factors), kernels.SUMS, vector),  # sums that are still vectors
         )
         return [[large_empty(shape, self.w2) for shape in shapes] for _ in range(parts)]

@@ -128,6 +128,7 @@ class Problem(NamedTuple):
 @torch.library.impl(LOOP, "cpu")
 def _fru_loop(*inputs: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """y (L, N, n_y), or (0,) without weight_uy; u(T) - u(0); h and kept for the backward pass."""
+    from .arrays import product
     from .outputs import Outputs
 
     given = Problem(*inputs)
@@ -140,7 +141,7 @@ def _fru_loop(*inputs: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         outputs = Outputs(memory.place(given.weight_uy), given.y)
     for part, segments in loop.chunks(len(x)):
         c = given.rows[part]
-        loop.forward(x[part], c @ gate, given.stop_within(part), z, kept[segments], h[part])
+        loop.forward(x[part], product(c, gate), given.stop_within(part), z, kept[segments], h[part])
         hidden = loop.hidden(h[part])  # (L, n_h, lanes)
         memory.add_products(c, hidden, total)
         if outputs is not None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from .arrays import large_empty
+from .arrays import large_empty, product
 from .outputs import Outputs, product_backward
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Backward:
         given = self.given
         x, c, stop = given.x[part], given.rows[part], given.stop_within(part)
         d_h = self._reach_hidden(part, self.loop.hidden(h))
-        found = self.loop.backward(x, c @ self.gate, stop, kept, h, d_h, self.d_z)
+        found = self.loop.backward(x, product(c, self.gate), stop, kept, h, d_h, self.d_z)
         product_backward(found.a, c, self.gate_sums, self.d_gate, self.d_rows[part])
         self.d_w2 += found.w2
         self.d_u_in += found.u_in

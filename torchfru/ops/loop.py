@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from torch import Tensor
 
-from .numba_cpu import SEGMENT
+from .kernel import SEGMENT
 from .simd import IDENTITY, RELU, TANH
 
 if TYPE_CHECKING:

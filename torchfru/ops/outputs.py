@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from . import numba_cpu as kernels
-from .arrays import multiple, padded
+from . import output_kernels as kernels
+from .arrays import multiple, padded, product
 from .arrays import total as summed
 from .compiling import announced
 from .simd import lanes
@@ -32,7 +32,7 @@ class Outputs:
 
     def forward(self, rows: Tensor, hidden: Tensor, y: Tensor) -> None:
         """Write y (L, N, n_y), from the rows (L, K) and h (L, n_h, N)."""
-        e = (rows @ self.weight).view(len(rows), self.n_h, -1)
+        e = product(rows, self.weight).view(len(rows), self.n_h, -1)
         h = hidden.transpose(1, 2).contiguous()
         arguments = [array.numpy() for array in (e, h, self.total, y)]
 
@@ -46,7 +46,7 @@ class Outputs:
         self, rows: Tensor, hidden: Tensor, d_y: Tensor, d_h: Tensor, d_rows: Tensor
     ) -> None:
         """Add to d_h (L, n_h, N), d_rows (L, K or none) and the gradient of the weight."""
-        e = (rows @ self.weight).view(len(rows), self.n_h, -1)
+        e = product(rows, self.weight).view(len(rows), self.n_h, -1)
         h = hidden.transpose(1, 2).contiguous()
         parts = shares(d_y.shape[1])
         d_e = e.new_zeros(len(parts), *e.shape)

@@ -49,6 +49,12 @@ def lanes(itemsize: int) -> int:
     return VECTOR_BYTES // itemsize
 
 
+@njit(inline="always")
+def lanes_of(array):
+    """Numbers of this array in a vector, where a kernel asks."""
+    return VECTOR_BYTES // array.itemsize
+
+
 def _llvm_type(vector: Vector) -> ir.VectorType:
     number = ir.FloatType() if vector.scalar.bitwidth == 32 else ir.DoubleType()
     return ir.VectorType(number, vector.lanes)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from . import numba_cpu as kernels
-from .arrays import multiple, padded, total
+from . import small_kernels as kernels
+from .arrays import large_empty, multiple, padded, total
 from .compiling import announced
+from .kernel import SEGMENT
 from .loop import KINDS, LoopGradients, cut
-from .simd import lanes
+from .simd import MAX_TILE, lanes
 from .threads import run, shares
 
+SMALL_TILE = 5  # rows of A(t) at once; MAX_TILE where they come out even
 CHUNK = 1024  # steps whose A(t) is held at once; a multiple of the kernels' SEGMENT
 
 
@@ -25,9 +27,11 @@ class SmallLoop:
         self.samples = self.lanes = samples
         self.kind = KINDS[nonlinearity]
         vector = lanes(w2.element_size())
-        self.tile = (0,) * vector
+        tile = MAX_TILE if self.n_h % MAX_TILE == 0 else SMALL_TILE
+        self.tile = (0,) * tile
         self.n_g_padded = multiple(self.n_g, vector)
-        self.n_h_padded = multiple(self.n_h, vector)
+        self.n_h_padded = multiple(self.n_h, tile)
+        self.h_row = multiple(self.n_h_padded - tile + multiple(tile, vector), vector)
         self.w2 = padded(w2, (self.n_h_padded, self.n_g_padded))
         self.u_in, self.b2 = u_in, b2
 
@@ -35,10 +39,10 @@ class SmallLoop:
         return cut(steps, CHUNK)
 
     def new_hidden(self, steps: int) -> Tensor:
-        return self.w2.new_zeros(steps, self.samples, self.n_h_padded)
+        return self.w2.new_zeros(steps, self.samples, self.h_row)
 
     def new_kept(self, steps: int) -> Tensor:
-        segments = -(-steps // kernels.SEGMENT)
+        segments = -(-steps // SEGMENT)
         return self.w2.new_empty(segments, self.samples, self.n_g_padded)
 
     def hidden(self, h: Tensor) -> Tensor:
@@ -84,12 +88,12 @@ class SmallLoop:
         arrays = (a, self.w2, self._stops(stop), kept, h, d_h, d_z)
         arguments = [array.numpy() for array in arrays]
         parts = shares(self.samples)
-        d_a = a.new_zeros(len(parts), a.shape[0], self.n_h_padded, self.n_g_padded)
+        d_a = large_empty((len(parts), *a.shape), a)
         d_w2 = a.new_zeros(len(parts), self.n_h_padded, self.n_g_padded)
 
         def work(index: int, part: range) -> None:
             z = a.new_empty(self.n_g_padded).numpy()
-            g = a.new_empty(kernels.SEGMENT, self.n_g_padded).numpy()
+            g = a.new_empty(SEGMENT, self.n_g_padded).numpy()
             out = (d_a[index].numpy(), d_w2[index].numpy(), z, g)
             kernels.backward_small(*arguments, *out, self.kind, self.tile, part.start, part.stop)
 

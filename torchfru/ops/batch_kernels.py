@@ -1,30 +1,13 @@
-"""The collapsed loop as fused CPU kernels: arrays in, arrays out, no torch.
+"""The loop as kernels for many samples: a vector holds one number of each of 8 or 16 samples.
 
-Two forms of one loop. Where the batch is large, a vector holds one number of each of 8 or 16
-samples, and a row of one or two such vectors keeps its z in cache for all steps (``forward``,
-``backward``). Where it is small, a vector holds entries of one sample's z (``forward_small``,
-``backward_small``).
-
-The backward pass needs g = phi(z) at every step, but only z at every SEGMENT-th is kept: a
-segment is run again from there, with the h that are known, just before it is run backwards.
-
-Symbols as in :mod:`torchfru.ops.collapsed`; ``d_`` before a name means its gradient. The
-gradient of h comes in as ``d_h``, and that of U x + b2 goes out in its place. ``kind`` is one
-of the nonlinearities of :mod:`torchfru.ops.simd`. Arrays are contiguous, and sizes are padded
-with zeros.
+A row of one or two such vectors keeps its z in cache for all steps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
-import numpy as np
-from numba import njit
-
+from .kernel import SEGMENT, kernel
 from .simd import (
     add,
-    add_dot,
     add_dots,
     add_outer,
     add_scaled,
@@ -41,25 +24,12 @@ from .simd import (
     zeros_tile,
 )
 
-SEGMENT = 16  # steps between two that z is kept for
-
 # Sums over samples are made in blocks: 3 entries of g times 5 of h are 15 sums, which fit the
 # registers and nearly fill a vector. Widths are padded accordingly.
 G_UNIT, H_UNIT = 3, 5
 BLOCK = G_UNIT * H_UNIT
 SUMS = 16  # a block of sums in memory
 
-
-def _kernel(function: Callable[..., None]) -> Any:
-    """Compiled on the first call for its types, and kept on disk where that is possible."""
-    try:
-        return njit(nogil=True, cache=True, error_model="numpy")(function)
-    except RuntimeError:  # neither the package's folder nor the user's cache can be written
-        return njit(nogil=True, error_model="numpy")(function)
-
-
-# A vector of samples -----------------------------------------------------------------------
-#
 # x (L, n_in, N), a (L, n_g, n_h), w2 (n_g, n_h), u_in (n_in, n_h), b2 (n_h,), h and d_h
 # (L, n_h, N), z and d_z (rows, n_g, row), kept (segments, rows, n_g, row); stop (N,) says after
 # how many steps a sample ends, and is (0,) where none does. A kernel works on the rows of
@@ -67,7 +37,7 @@ def _kernel(function: Callable[..., None]) -> Any:
 # ``width`` one as long as a row has vectors.
 
 
-@_kernel
+@kernel
 def forward(x, a, w2, u_in, b2, stop, z, kept, h, kind, tile, width, first, last):
     """Fill h and kept, and carry z through all steps."""
     steps, n_g, n_h = a.shape
@@ -97,7 +67,7 @@ def forward(x, a, w2, u_in, b2, stop, z, kept, h, kind, tile, width, first, last
                     store_tile(z, z_at + i * row, row, z_tile, width)
 
 
-@_kernel
+@kernel
 def _replay(a, x, h, z, g, kind, tile, width, begin, end, first, last):
     """g, and x behind it, for the steps of one segment, from z before it and its h."""
     _, n_g, n_h = a.shape
@@ -120,7 +90,7 @@ def _replay(a, x, h, z, g, kind, tile, width, begin, end, first, last):
                     store_tile(z, z_at, row, z_tile, width)
 
 
-@_kernel
+@kernel
 def _hidden_backward(a, h, stop, d_h, d_z, kind, tile, width, t, first, last):
     """d_h at step t: what comes from outside the loop and through z, and then through phi."""
     _, n_g, n_h = a.shape
@@ -138,7 +108,7 @@ def _hidden_backward(a, h, stop, d_h, d_z, kind, tile, width, t, first, last):
             store_tile(d_h, at, samples, sums, width)
 
 
-@_kernel
+@kernel
 def _gate_backward(w2, d_h, g, d_z, kind, tile, width, t, g_at, first, last):
     """d_z before step t, from that after it."""
     n_g, n_h = w2.shape
@@ -157,7 +127,7 @@ def _gate_backward(w2, d_h, g, d_z, kind, tile, width, t, g_at, first, last):
                 store_tile(d_z, z_at, row, add(z_tile, change), width)
 
 
-@_kernel
+@kernel
 def _matrix_backward(h, d_z, d_a, width, t, first, last):
     """d_a at step t: sums over samples of d_z h, block by block."""
     n_g, row = d_z.shape[1], d_z.shape[2]
@@ -176,7 +146,7 @@ def _matrix_backward(h, d_z, d_a, width, t, first, last):
             place += SUMS
 
 
-@_kernel
+@kernel
 def _weight_backward(d_h, g, w_sums, width, begin, end, first, last):
     """What the steps of a segment add to d_w: products g d_h, block by block, still vectors.
 
@@ -200,7 +170,7 @@ def _weight_backward(d_h, g, w_sums, width, begin, end, first, last):
                 place += SUMS * vector
 
 
-@_kernel
+@kernel
 def backward(
     a, w2, x, stop, kept, h, d_h, d_z, d_a, d_w, z, g, w_sums, kind, tile, width, first, last, fresh
 ):
@@ -234,153 +204,3 @@ def backward(
     for block in range(d_w.shape[0]):
         w_block = load_tile(w_sums, block * SUMS * vector, vector, BLOCK, 1)
         add_store_sums(d_w, block * SUMS, w_block)
-
-
-# A vector of entries of z ------------------------------------------------------------------
-#
-# a (L, n_h, n_g), w2 (n_h, n_g), h and d_h (L, N, n_h), z and d_z (N, n_g), kept
-# (segments, N, n_g), stop (N,) or (0,). n_g and n_h are multiples of the
-# lanes of a vector; ``tile`` is a tuple of that length.
-
-
-@_kernel
-def _add_transposed(matrix, m_at, numbers, at, out, out_at, tile):
-    """out += matrix^T numbers, the matrix being (n_h, n_g) at offset m_at."""
-    n_h, n_g, vector = matrix.shape[-2], matrix.shape[-1], len(tile)
-    for i in range(0, n_g, vector):
-        total = load_row(out, out_at + i, 1)
-        for j in range(0, n_h, vector):
-            columns = load_tile(matrix, m_at + j * n_g + i, n_g, tile, 1)
-            total = add_dot(total, numbers, at + j, columns)
-        store_row(out, out_at + i, total)
-
-
-@_kernel
-def _add_product(matrix, m_at, values, v_at, out, out_at, tile):
-    """out += matrix values: sums along the vectors."""
-    n_h, n_g, vector = matrix.shape[-2], matrix.shape[-1], len(tile)
-    for j in range(0, n_h, vector):
-        sums = zeros_tile(out, tile)
-        for i in range(0, n_g, vector):
-            row = load_row(values, v_at + i, 1)
-            sums = add_outer(sums, load_tile(matrix, m_at + j * n_g + i, n_g, tile, 1), row)
-        add_store_sums(out, out_at + j, sums)
-
-
-@_kernel
-def _add_outer_product(numbers, at, values, v_at, out, out_at, tile):
-    """out[j] += numbers[j] values, for each row j of out (n_h, n_g) at offset out_at."""
-    n_h, n_g, vector = out.shape[-2], out.shape[-1], len(tile)
-    for i in range(0, n_g, vector):
-        row = load_row(values, v_at + i, 1)
-        for j in range(0, n_h, vector):
-            place = out_at + j * n_g + i
-            rows = add_scaled(load_tile(out, place, n_g, tile, 1), numbers, at + j, row)
-            store_tile(out, place, n_g, rows, 1)
-
-
-@_kernel
-def forward_small(a, w2, stop, z, kept, h, g, kind, tile, first, last):
-    """Fill kept, carry z through all steps, and turn U x + b2, which h holds, into h.
-
-    g (n_g,) is room to work in.
-    """
-    steps, n_h, n_g = a.shape
-    samples, vector = z.shape[0], len(tile)
-    for t in range(steps):
-        for n in range(first, last):
-            if t % SEGMENT == 0:
-                kept[t // SEGMENT, n] = z[n]
-            if stop.size and t >= stop[n]:
-                h[t, n] = 0
-                continue
-            for i in range(0, n_g, vector):
-                store_row(g, i, apply(kind, load_row(z, n * n_g + i, 1)))
-            at = (t * samples + n) * n_h
-            _add_product(w2, 0, g, 0, h, at, tile)
-            for j in range(0, n_h, vector):
-                store_row(h, at + j, apply(kind, load_row(h, at + j, 1)))
-            _add_transposed(a, t * n_h * n_g, h, at, z, n * n_g, tile)
-
-
-@_kernel
-def backward_small(a, w2, stop, kept, h, d_h, d_z, d_a, d_w2, z, g, kind, tile, first, last):
-    """As ``backward``; d_a (L, n_h, n_g) and d_w2 (n_h, n_g) are added to.
-
-    z (n_g,) and g (SEGMENT, n_g) are room to work in.
-    """
-    steps, n_h, n_g = a.shape
-    samples, vector = d_z.shape[0], len(tile)
-    for segment in range((steps - 1) // SEGMENT, -1, -1):
-        begin, end = segment * SEGMENT, min((segment + 1) * SEGMENT, steps)
-        for n in range(first, last):
-            z[:] = kept[segment, n]
-            for t in range(begin, end):
-                for i in range(0, n_g, vector):
-                    store_row(g, (t - begin) * n_g + i, apply(kind, load_row(z, i, 1)))
-                _add_transposed(a, t * n_h * n_g, h, (t * samples + n) * n_h, z, 0, tile)
-            for t in range(end - 1, begin - 1, -1):
-                if stop.size and t >= stop[n]:
-                    d_h[t, n] = 0
-                    continue
-                at, z_at, m_at = (t * samples + n) * n_h, n * n_g, t * n_h * n_g
-                _add_product(a, m_at, d_z, z_at, d_h, at, tile)
-                for j in range(0, n_h, vector):
-                    d_row = load_row(d_h, at + j, 1)
-                    d_row = apply_backward(kind, d_row, load_row(h, at + j, 1))
-                    store_row(d_h, at + j, d_row)
-                g_at = (t - begin) * n_g
-                _add_outer_product(h, at, d_z, z_at, d_a, m_at, tile)
-                _add_outer_product(d_h, at, g, g_at, d_w2, 0, tile)
-                for i in range(0, n_g, vector):
-                    change = zeros_tile(w2, 1)
-                    for j in range(0, n_h, vector):
-                        columns = load_tile(w2, j * n_g + i, n_g, tile, 1)
-                        change = add_dot(change, d_h, at + j, columns)
-                    change = apply_backward(kind, change, load_row(g, g_at + i, 1))
-                    store_row(d_z, z_at + i, add(load_row(d_z, z_at + i, 1), change))
-
-
-# The outputs of every step -------------------------------------------------------------------
-#
-# e (L, n_h, n_y) is E(t) transposed, h (L, N, n_h), and total (N, n_y) the running sum, with n_y
-# padded to whole vectors; y and d_y (L, N, n_y) are not padded. ``tile`` is as long as n_h.
-
-
-@_kernel
-def outputs(e, h, total, y, tile, first, last):
-    """y(t) = y(t-1) + E(t) h(t); ``total`` starts as the y before the first step."""
-    steps, n_h, padded = e.shape
-    samples, n_y = y.shape[1], y.shape[2]
-    for t in range(steps):
-        for n in range(first, last):
-            at, numbers = n * padded, (t * samples + n) * n_h
-            for i in range(0, padded, total.shape[2]):
-                columns = load_tile(e, t * n_h * padded + i, padded, tile, 1)
-                store_row(total, at + i, add_dot(load_row(total, at + i, 1), h, numbers, columns))
-            y[t, n] = total[n].ravel()[:n_y]
-
-
-@_kernel
-def outputs_backward(e, h, total, d_y, d_h, d_e, tile, first, last):
-    """The steps backwards: d_h (L, N, n_h) is written, d_e (L, n_h, n_y) added to.
-
-    ``total`` (N, n_y), the gradient of all later y, is read and written.
-    """
-    steps, n_h, padded = e.shape
-    samples, n_y, vector = d_y.shape[1], d_y.shape[2], total.shape[2]
-    sums = np.zeros(-(-n_h // vector) * vector, e.dtype)
-    for t in range(steps - 1, -1, -1):
-        for n in range(first, last):
-            total_n = total[n].ravel()
-            for i in range(n_y):
-                total_n[i] += d_y[t, n, i]
-            products, numbers = zeros_tile(e, tile), (t * samples + n) * n_h
-            for i in range(0, padded, vector):
-                row, place = load_row(total, n * padded + i, 1), t * n_h * padded + i
-                products = add_outer(products, load_tile(e, place, padded, tile, 1), row)
-                rows = add_scaled(load_tile(d_e, place, padded, tile, 1), h, numbers, row)
-                store_tile(d_e, place, padded, rows, 1)
-            sums[:] = 0
-            add_store_sums(sums, 0, products)
-            d_h[t, n] = sums[:n_h]
