@@ -6,9 +6,16 @@ import math
 from pathlib import Path
 from typing import Any
 
-from torchfru.experiments import find_run
+from torchfru.experiments import find_run, override
 from torchfru.experiments.plan import MEASUREMENTS, PLAN
-from torchfru.results import Measurement, RunResult, measurement_path, record_path
+from torchfru.results import (
+    Measurement,
+    RunResult,
+    SweepResult,
+    measurement_path,
+    record_path,
+    sweep_path,
+)
 
 LEVELS = {"rnn": 40.0, "lstm": 90.0, "gru": 91.0, "sru": 92.0, "fru": 96.0}
 ORIGIN: dict[str, Any] = {
@@ -83,6 +90,13 @@ def make_measurement(experiment: str, name: str) -> Measurement:
     return Measurement(experiment, name, values, seconds=1.0, **ORIGIN)
 
 
+def make_sweep(experiment: str, model: str, *points: tuple[float, float | None]) -> SweepResult:
+    """A sweep over learning rates, each with its score, on a third of the training set."""
+    config = override(find_run(experiment, model), ["data.validation=0.33", "training.epochs=5"])
+    found = [{"lr": lr, "lr_decay": 0.9, "state": "finished", "score": s} for lr, s in points]
+    return SweepResult(experiment, model, 0, "maximize", config.to_dict(), found)
+
+
 def save(results: Path, *runs: RunResult) -> None:
     for run in runs:
         run.save(record_path(results, run.experiment, run.model, run.seed))
@@ -93,3 +107,5 @@ def make_results(results: Path) -> None:
     save(results, *(make_run(run.experiment, run.model, run.seed) for run in PLAN))
     for experiment, name in MEASUREMENTS:
         make_measurement(experiment, name).save(measurement_path(results, experiment, name))
+    sweep = make_sweep("imdb", "fru-5-10", (0.1, 80.0))
+    sweep.save(sweep_path(results, "imdb", "fru-5-10-0"))

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from report_helpers import make_measurement, make_results, make_run, save
+from report_helpers import make_measurement, make_results, make_run, make_sweep, save
 from typer.testing import CliRunner
 
 from torchfru.cli import app
@@ -16,6 +16,7 @@ from torchfru.report import build_report, read_library
 from torchfru.report.content import Table
 from torchfru.report.markdown import fill_readme, to_markdown
 from torchfru.report.page import Report
+from torchfru.results import sweep_path
 
 ROOT = Path(__file__).parents[1]
 TUNED = "fru-60-10-tuned"
@@ -107,6 +108,21 @@ def test_a_tuned_model_says_that_its_settings_are_not_the_authors(tmp_path):
         "model.output relu instead of identity, "
         f"training.lr {lr[TUNED]} instead of {lr['fru-60-10']}"
     )
+
+
+def test_what_was_tried_is_listed_with_the_best_first(tmp_path):
+    tried = make_sweep("imdb", "fru-5-10", (0.1, 80.0), (0.01, 90.0), (0.5, None))
+    tried.config["model"]["dropout"] = 0.5
+    tried.save(sweep_path(tmp_path, "imdb", "fru-5-10-0-more-dropout"))
+    (tmp_path / "imdb" / "sweep-broken.json").write_text("{}")
+    report = report_of(tmp_path, make_run("imdb", "fru-5-10"))
+    content = next(s.content for s in report.sections if s.name == "imdb")
+    found = [part for part in content if isinstance(part, Table)][1]
+    rows = [[text(cell) for cell in row[1:]] for row in found.rows]
+    other = "model.dropout 0.5 instead of 0.2"
+    assert rows[0] == ["90.00", "0.01", "0.9", "5", "33%", other]
+    assert [row[0] for row in rows] == ["90.00", "80.00"]  # no score, no row
+    assert "is not a sweep" in report.library.broken["imdb/sweep-broken"]
 
 
 def test_the_summary_begins_with_what_falls_short(tmp_path):

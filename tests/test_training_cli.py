@@ -50,6 +50,7 @@ def failing(monkeypatch, capsys, *arguments: str) -> tuple[int, str]:
         ),
         ("train missing.npz", 1, "missing.npz: no such file"),
         ("sweep imdb --lr 1,b", 2, "--lr must be numbers with commas between"),
+        ("sweep imdb --name a/b", 2, "--name must be letters, digits, dots and hyphens"),
         ("predict a/b-seed0 --input x.npz", 1, "there is no run record"),
         ("export a/b-seed0 --onnx x.onnx", 1, "there is no run record"),
     ],
@@ -134,7 +135,7 @@ def test_the_document_names_commands_and_fields_that_exist():
     for field in re.findall(r"--set ([a-z_.]+)=", text):
         assert field in field_types(), field
     for name in re.findall(r"torchfru ([a-z]+)", text):
-        assert name in (*COMMANDS, "data"), name
+        assert name in (*COMMANDS, "data", "report"), name
 
 
 def test_the_documents_example_runs(tmp_path, monkeypatch, capsys):

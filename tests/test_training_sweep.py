@@ -9,6 +9,7 @@ import optuna
 import pytest
 from training_helpers import toy, toy_config
 
+from torchfru.results import SweepResult
 from torchfru.training import sweep as module
 from torchfru.training.sweep import Sweep, run_sweep
 
@@ -70,6 +71,11 @@ def test_other_settings_are_another_sweep(grid):
     other = replace(grid, config=replace(grid.config, model=replace(grid.config.model, dropout=0)))
     with pytest.raises(ValueError, match="was begun with other settings"):
         run(other)
+    named = replace(other, label="no-dropout")
+    assert len(run(named)) == 4
+    assert named.summary.name == f"sweep-{grid.model}-0-no-dropout.json"
+    assert SweepResult.load(named.summary).config["model"]["dropout"] == 0
+    assert SweepResult.load(grid.summary).config["model"]["dropout"] != 0
 
 
 def test_a_storage_that_cannot_be_opened(grid):

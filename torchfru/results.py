@@ -83,6 +83,31 @@ class Measurement:
         return cls(**_read(path, "measurement", cls))
 
 
+@dataclass
+class SweepResult:
+    """Settings that were tried, each judged on data held back from training.
+
+    ``config`` has what all points share; a point of ``points`` has ``lr``, ``lr_decay``, ``state``
+    and ``score``, an accuracy in percent or a mean squared error, None where it diverged.
+    """
+
+    experiment: str
+    model: str
+    seed: int
+    direction: str  # "maximize" or "minimize"
+    config: dict[str, Any]
+    points: list[dict[str, Any]]
+
+    def save(self, path: Path) -> None:
+        """Write the sweep, all of it or nothing."""
+        _write(path, asdict(self))
+
+    @classmethod
+    def load(cls, path: Path) -> SweepResult:
+        """Read a sweep, or say in one line what is wrong with the file."""
+        return cls(**_read(path, "sweep", cls))
+
+
 def record_path(results: Path, experiment: str, model: str, seed: int) -> Path:
     """Where the record of a run is: ``results/<experiment>/<model>-seed<k>.json``."""
     return results / experiment / f"{model}-seed{seed}.json"
@@ -93,6 +118,11 @@ def measurement_path(results: Path, experiment: str, name: str) -> Path:
     return results / experiment / f"{name}.json"
 
 
+def sweep_path(results: Path, experiment: str, name: str) -> Path:
+    """Where the summary of a sweep is: ``results/<experiment>/sweep-<name>.json``."""
+    return results / experiment / f"sweep-{name}.json"
+
+
 def checkpoint_folder(results: Path, experiment: str, model: str, seed: int) -> Path:
     """Where its checkpoint and logs are: beside the records, in a folder that git ignores."""
     results = results.absolute()
@@ -101,7 +131,13 @@ def checkpoint_folder(results: Path, experiment: str, model: str, seed: int) -> 
 
 def iter_records(results: Path) -> Iterator[Path]:
     """The records under a folder, in order of their names."""
-    return iter(sorted(results.glob("*/*-seed*.json")))
+    paths = sorted(results.glob("*/*-seed*.json"))
+    return (path for path in paths if not path.name.startswith("sweep-"))
+
+
+def iter_sweeps(results: Path) -> Iterator[Path]:
+    """The sweeps under a folder, in order of their names."""
+    return iter(sorted(results.glob("*/sweep-*.json")))
 
 
 def finite(value: Any) -> Any:

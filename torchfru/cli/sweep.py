@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -30,6 +31,7 @@ def sweep(
     lr: Annotated[str | None, typer.Option(help="Other rates, with commas between.")] = None,
     decay: Annotated[str | None, typer.Option(help="Other decays, with commas between.")] = None,
     trials: Annotated[int | None, typer.Option(help="Stop after so many points.", min=1)] = None,
+    name: Annotated[str | None, typer.Option(help="To tell it from others by its file.")] = None,
     settings: Set = [],  # noqa: B006
     data_dir: DataDir = None,
     accelerator: Annotated[str, typer.Option(help="auto, cpu or gpu.")] = "auto",
@@ -51,6 +53,8 @@ def sweep(
         if config.data.validation == 0:
             config = override(config, [f"data.validation={VALIDATION}"])
         rates, decays = _numbers("--lr", lr), _numbers("--decay", decay)
+        if name is not None and not re.fullmatch(r"[A-Za-z0-9.-]+", name):
+            raise ValueError(f"--name must be letters, digits, dots and hyphens, got {name!r}")
 
     from ..training.sweep import DECAYS, LEARNING_RATES, Sweep, run_sweep
 
@@ -64,6 +68,7 @@ def sweep(
         results,
         rates or LEARNING_RATES,
         decays or DECAYS,
+        name,
     )
     points = run_sweep(
         grid,

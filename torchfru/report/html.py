@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import report as package
 from .figures import draw
-from .page import READING, Report, measurement_facts, run_facts
+from .page import READING, Report, measurement_facts, run_facts, sweep_facts
 
 
 def to_html(report: Report) -> str:
@@ -51,4 +51,8 @@ def _records(report: Report) -> list[dict[str, Any]]:
         {"name": name, "records": [(f"{name}.json", measurement_facts(measurement))]}
         for name, measurement in report.library.measurements.items()
     ]
-    return sorted([*runs, *measured], key=lambda entry: str(entry["name"]))
+    sweeps = [
+        {"name": f"{sweep.name}.json", "records": [(sweep.name, sweep_facts(sweep))]}
+        for sweep in report.library.sweeps
+    ]
+    return sorted([*runs, *measured, *sweeps], key=lambda entry: str(entry["name"]))

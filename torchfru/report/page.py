@@ -11,7 +11,7 @@ from ..experiments.config import OWN_FIELDS
 from ..results import Measurement, RunResult
 from .claims import Claim, judge
 from .content import EMPTY, Section, Table
-from .records import Library, Record, flat
+from .records import Library, Record, Sweep, flat
 from .sections import all_sections
 from .summary import first_paragraph
 
@@ -97,6 +97,13 @@ def measurement_facts(measurement: Measurement) -> dict[str, str]:
     origin = measurement.commit, measurement.versions, measurement.hardware, measurement.data
     seconds = f"{measurement.seconds:.1f}"
     return {"values": _listed(plain), "seconds": seconds, **_origin(*origin)}
+
+
+def sweep_facts(sweep: Sweep) -> dict[str, str]:
+    """What a sweep says, line by line."""
+    points = (_listed({k: v for k, v in p.items() if v is not None}) for p in sweep.result.points)
+    own = "; ".join(sweep.changes) or "nothing"
+    return {"points": "; ".join(points), "other than the experiment's": own}
 
 
 def _origin(

@@ -9,8 +9,15 @@ from typing import Any, TypeVar
 
 from ..experiments import RunConfig
 from ..experiments.plan import MEASUREMENTS
-from ..results import Measurement, RunResult, iter_records, measurement_path
-from .records import NORMS, NUMBERS, Library, Record
+from ..results import (
+    Measurement,
+    RunResult,
+    SweepResult,
+    iter_records,
+    iter_sweeps,
+    measurement_path,
+)
+from .records import NORMS, NUMBERS, Library, Record, Sweep
 
 T = TypeVar("T")
 
@@ -20,6 +27,7 @@ def read_library(folder: Path) -> Library:
     paths = [measurement_path(folder, *names) for names in MEASUREMENTS]
     runs = {_name(path): _attempt(_read_run, path) for path in iter_records(folder)}
     measured = {_name(p): _attempt(_read_measurement, p) for p in paths if p.exists()}
+    sweeps = {_name(path): _attempt(_read_sweep, path) for path in iter_sweeps(folder)}
     if not (runs or measured):
         raise ValueError(
             f"there are no run records in {folder}; torchfru reproduce or torchfru train write some"
@@ -28,7 +36,8 @@ def read_library(folder: Path) -> Library:
         folder,
         tuple(found for found in runs.values() if isinstance(found, Record)),
         {name: found for name, found in measured.items() if isinstance(found, Measurement)},
-        {n: found for n, found in (runs | measured).items() if isinstance(found, str)},
+        {n: found for n, found in (runs | measured | sweeps).items() if isinstance(found, str)},
+        tuple(found for found in sweeps.values() if isinstance(found, Sweep)),
     )
 
 
@@ -78,6 +87,16 @@ def _read_measurement(path: Path) -> Measurement:
         else:
             _require_numbers(found.values.values())
     return found
+
+
+def _read_sweep(path: Path) -> Sweep:
+    found = SweepResult.load(path)
+    with _shape(path, "sweep"):
+        config = RunConfig.from_dict(found.config)
+        for point in found.points:
+            _require_numbers([point["lr"], point["lr_decay"]])
+            _require_numbers([] if point["score"] is None else [point["score"]])
+    return Sweep(_name(path), found, config)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..experiments import EXPERIMENTS, RunConfig
 from ..experiments.plan import MEASUREMENTS, PLAN
-from ..results import Measurement, RunResult
+from ..results import Measurement, RunResult, SweepResult
 
 NUMBERS = (int, float)
 NORMS = ("l1", "l2", "linf")
@@ -120,6 +120,24 @@ class Group:
 
 
 @dataclass(frozen=True)
+class Sweep:
+    """A sweep with its name, ``experiment/sweep-model-0``, and what its points share."""
+
+    name: str
+    result: SweepResult
+    config: RunConfig
+
+    @property
+    def changes(self) -> list[str]:
+        """What its points share that the experiment's own settings have not."""
+        own = EXPERIMENTS.get(self.result.experiment, {}).get(self.result.model)
+        if own is None:
+            return ["the experiment has no settings of its own"]
+        varied = ("training.lr ", "training.lr_decay ", "training.epochs ", "data.validation ")
+        return [d for d in differences(self.config, own) if not d.startswith(varied)]
+
+
+@dataclass(frozen=True)
 class Missing:
     """What the plan has and the records do not, with how far it got."""
 
@@ -136,6 +154,7 @@ class Library:
     runs: tuple[Record, ...]
     measurements: dict[str, Measurement]
     broken: dict[str, str]
+    sweeps: tuple[Sweep, ...] = ()
 
     @cached_property
     def groups(self) -> dict[tuple[str, str], Group]:

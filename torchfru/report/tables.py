@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from ..experiments import EXPERIMENTS
 from .content import EMPTY, Cell, Link, Table
+from .names import label
 from .paper import PublishedTable
-from .records import Group, differences
+from .records import Group, Sweep, differences
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,36 @@ def against(heading: str, measure: str, level: float | None) -> Column:
         return EMPTY if mean is None or not level else f"{mean / level:.3g}"
 
     return Column(heading, cell)
+
+
+def tried_table(sweeps: Sequence[Sweep], form: str) -> list[Table]:
+    """The settings that were tried on data held back from training, the best first; or nothing."""
+    entries = [
+        (point["score"], sweep, point)
+        for sweep in sweeps
+        for point in sweep.result.points
+        if point["score"] is not None
+    ]
+    up = any(sweep.result.direction == "maximize" for sweep in sweeps)
+    entries.sort(key=lambda entry: entry[0], reverse=up)
+    rows: list[tuple[Cell, ...]] = [
+        (
+            label(sweep.result.model),
+            (Link(f"{score:{form}}", sweep.name),),
+            f"{point['lr']:g}",
+            f"{point['lr_decay']:g}",
+            f"{sweep.config.training.epochs}",
+            f"{sweep.config.data.validation:.0%}",
+            "; ".join(sweep.changes) or "the model's own",
+        )
+        for score, sweep, point in entries
+    ]
+    header = ("model", "held back", "learning rate", "decay", "epochs", "share", "other settings")
+    caption = (
+        "Settings that were tried: the measure on the share of the training set that was held "
+        "back, after the last epoch. The test set was not looked at."
+    )
+    return [Table(caption, header, rows, text_from=len(header) - 1)] if rows else []
 
 
 def _seeds(group: Group) -> Cell:

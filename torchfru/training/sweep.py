@@ -24,7 +24,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 
 from ..data import SequenceData, load
 from ..experiments.config import RunConfig
-from ..results import finite, write_atomically
+from ..results import SweepResult, sweep_path
 from .objective import is_accuracy
 from .run import Run, run_experiment
 
@@ -44,10 +44,15 @@ class Sweep:
     results: Path
     learning_rates: Sequence[float] = LEARNING_RATES
     decays: Sequence[float] = DECAYS
+    label: str | None = None  # tells sweeps with other settings apart
 
     @property
     def name(self) -> str:
-        return f"{self.experiment}/{self.model}-seed{self.seed}"
+        return f"{self.experiment}/{self.model}-seed{self.seed}" + self._ending
+
+    @property
+    def _ending(self) -> str:
+        return "" if self.label is None else f"-{self.label}"
 
     @property
     def folder(self) -> Path:
@@ -56,13 +61,13 @@ class Sweep:
 
     @property
     def summary(self) -> Path:
-        return self.results / self.experiment / f"sweep-{self.model}-{self.seed}.json"
+        return sweep_path(self.results, self.experiment, f"{self.model}-{self.seed}{self._ending}")
 
     def run(self, lr: float, lr_decay: float) -> Run:
         """The run of a point; its validation part comes out of the training set."""
         training = replace(self.config.training, lr=lr, lr_decay=lr_decay)
         config = replace(self.config, training=training)
-        name = f"{self.model}-lr{lr:g}-decay{lr_decay:g}"
+        name = f"{self.model}-lr{lr:g}-decay{lr_decay:g}{self._ending}"
         return Run(self.experiment, name, self.seed, config, self.folder)
 
 
@@ -186,7 +191,7 @@ def _require_same_settings(sweep: Sweep, study: optuna.Study) -> None:
     if before != text:
         raise ValueError(
             f"the sweep {sweep.name} was begun with other settings; give the same ones to go on, "
-            "or another --results or --seed to start a new one"
+            "or a new --name to start another one"
         )
     study.set_user_attr("settings", text)
 
@@ -205,15 +210,14 @@ def _wait_for_work(study: optuna.Study) -> bool:
 
 
 def _save(sweep: Sweep, study: optuna.Study, points: list[Point]) -> None:
-    content = {
-        "experiment": sweep.experiment,
-        "model": sweep.model,
-        "seed": sweep.seed,
-        "direction": study.direction.name.lower(),
-        "config": sweep.config.to_dict(),
-        "points": [vars(point) for point in points],
-    }
-    write_atomically(sweep.summary, json.dumps(finite(content), indent=1) + "\n")
+    SweepResult(
+        sweep.experiment,
+        sweep.model,
+        sweep.seed,
+        study.direction.name.lower(),
+        sweep.config.to_dict(),
+        [vars(point) for point in points],
+    ).save(sweep.summary)
 
 
 @contextmanager

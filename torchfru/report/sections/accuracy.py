@@ -8,7 +8,7 @@ from ..figures import Curve, Panel
 from ..names import label, style
 from ..paper import ACCURACY
 from ..records import Group, Library
-from ..tables import published, runs_table, sizes
+from ..tables import published, runs_table, sizes, tried_table
 from .curves import ACCURACY_NAME, curves, figure
 
 TITLES = {"pixel-mnist": "Pixel-MNIST", "permuted-mnist": "Permuted MNIST", "imdb": "IMDB"}
@@ -71,4 +71,5 @@ def section(library: Library, experiment: str) -> Section:
     caption = "Test accuracy, a line a run. Hollow marks: the paper's numbers at its last epoch."
     text = [task, settings]
     figures = figure(experiment, caption, panels)
-    return Section(experiment, TITLES[experiment], text, [table, *figures])
+    tried = tried_table([s for s in library.sweeps if s.result.experiment == experiment], ".2f")
+    return Section(experiment, TITLES[experiment], text, [table, *figures, *tried])
