@@ -20,7 +20,7 @@ from torchfru.ops import fused
 pytest.importorskip("numba")
 from numba import njit
 
-from torchfru.ops import arrays, batch_loop, simd, small_loop, threads
+from torchfru.ops import arrays, batch_loop, lanewise, simd, small_loop, threads, vectors
 from torchfru.ops.batch_loop import BatchLoop
 from torchfru.ops.loop import choose_loop
 from torchfru.ops.small_loop import SmallLoop
@@ -212,13 +212,13 @@ def test_vector_tanh_is_right_to_the_last_bits(dtype):
     @njit
     def run(values, out, step):
         for i in range(0, values.size, step):
-            simd.store_row(out, i, simd.tanh(simd.load_row(values, i, 1)))
+            simd.store_row(out, i, lanewise.tanh(simd.load_row(values, i, 1)))
 
     sizes = np.logspace(-30, 3, 4096)
     special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan] + [0.5] * 11)
     values = np.concatenate([sizes, -sizes, special]).astype(dtype)
     found = np.empty_like(values)
-    run(values, found, simd.lanes(values.itemsize))
+    run(values, found, vectors.lanes(values.itemsize))
     expected = np.tanh(values.astype(np.longdouble))
     np.testing.assert_allclose(found, expected.astype(dtype), rtol=4 * np.finfo(dtype).eps, atol=0)
 
@@ -226,7 +226,7 @@ def test_vector_tanh_is_right_to_the_last_bits(dtype):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("count", [1, 7, 15, 16])
 def test_sums_over_lanes(dtype, count):
-    step = simd.lanes(np.dtype(dtype).itemsize)
+    step = vectors.lanes(np.dtype(dtype).itemsize)
 
     @njit
     def run(values, out, tile, step):

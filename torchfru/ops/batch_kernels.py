@@ -6,15 +6,12 @@ A row of one or two such vectors keeps its z in cache for all steps.
 from __future__ import annotations
 
 from .kernel import SEGMENT, kernel
+from .lanewise import add, apply, apply_backward, keep_before
 from .simd import (
-    add,
     add_dots,
     add_outer,
     add_scaled,
     add_store_sums,
-    apply,
-    apply_backward,
-    keep_before,
     load_row,
     load_tile,
     splat_tile,

@@ -9,8 +9,8 @@ from .arrays import large_empty, multiple, padded, total
 from .compiling import announced
 from .kernel import SEGMENT
 from .loop import KINDS, LoopGradients, cut
-from .simd import MAX_TILE, lanes
 from .threads import run, shares
+from .vectors import MAX_TILE, lanes
 
 CHUNK = 400  # steps whose A(t) is held at once; a multiple of the kernels' SEGMENT
 ROWS_AT_ONCE = 4  # rows of samples that share one sum over samples; more would leave the cache

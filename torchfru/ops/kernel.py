@@ -3,7 +3,7 @@
 A kernel takes and gives arrays, and knows nothing of torch. Symbols are those of
 :mod:`torchfru.ops.collapsed`; ``d_`` before a name means its gradient. The gradient of h comes in
 as ``d_h``, and that of U x + b2 goes out in its place. ``kind`` is one of the nonlinearities of
-:mod:`torchfru.ops.simd`. Arrays are contiguous, and sizes are padded with zeros.
+:mod:`torchfru.ops.lanewise`. Arrays are contiguous, and sizes are padded with zeros.
 
 The backward pass needs g = phi(z) at every step, but only z at every SEGMENT-th is kept: a
 segment is run again from there, with the h that are known, just before it is run backwards.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from torch import Tensor
 
 from .kernel import SEGMENT
-from .simd import IDENTITY, RELU, TANH
+from .lanewise import IDENTITY, RELU, TANH
 
 if TYPE_CHECKING:
     from .batch_loop import BatchLoop

@@ -9,8 +9,8 @@ from . import output_kernels as kernels
 from .arrays import multiple, padded, product
 from .arrays import total as summed
 from .compiling import announced
-from .simd import lanes
 from .threads import run, shares
+from .vectors import lanes
 
 
 class Outputs:

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from .kernel import SEGMENT, kernel
+from .lanewise import add, apply, apply_backward
 from .simd import (
-    add,
     add_dot,
     add_outer,
     add_scaled,
     add_store_sums,
-    apply,
-    apply_backward,
-    lanes_of,
     load_row,
     load_tile,
     store_row,
     store_tile,
     zeros_tile,
 )
+from .vectors import lanes_of
 
 # a (L, n_h, n_g), w2 (n_h, n_g), h and d_h (L, N, n_h and more), z and d_z (N, n_g), kept
 # (segments, N, n_g), stop (N,) or (0,). n_g is a multiple of the lanes of a vector, n_h one of

@@ -10,8 +10,8 @@ from .arrays import large_empty, multiple, padded, total
 from .compiling import announced
 from .kernel import SEGMENT
 from .loop import KINDS, LoopGradients, cut
-from .simd import MAX_TILE, lanes
 from .threads import run, shares
+from .vectors import MAX_TILE, lanes
 
 SMALL_TILE = 5  # rows of A(t) at once; MAX_TILE where they come out even
 CHUNK = 1024  # steps whose A(t) is held at once; a multiple of the kernels' SEGMENT
