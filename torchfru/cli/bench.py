@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 from rich.console import Console
@@ -50,12 +50,45 @@ def bench(
     """
     import torch
 
-    from .. import bench as measuring
-
     torch.set_flush_denormal(flush_denormals)  # before there are threads, which take it over
     shape = _shape(preset, steps, batch)
     names = _names(only, shape)
     console = Console()
+    found = _measure(shape, rounds, names, memory=memory, sweeps=sweeps, console=console)
+    _print(console, preset, shape, found)
+    if json_file is not None:
+        document = _document(preset, shape, rounds, found) | {"flush_denormals": flush_denormals}
+        _write(json_file, json.dumps(document, indent=1))
+    if plot is not None:
+        from ..bench_plot import draw
+
+        plot.parent.mkdir(parents=True, exist_ok=True)
+        draw(
+            f"{preset}: {shape.steps} steps, batch {shape.batch}", found.results, found.grown, plot
+        )
+        console.print(f"Plot: {plot}")
+
+
+class Found(NamedTuple):
+    """All that was measured."""
+
+    results: list[Result]
+    rate: Rate | None
+    grown: dict[str, dict[int, float]]  # by size that was varied
+    small: dict[int, dict[str, float]]  # by batch
+
+
+def _measure(
+    shape: Shape,
+    rounds: int,
+    names: list[str],
+    *,
+    memory: bool,
+    sweeps: bool,
+    console: Console,
+) -> Found:
+    from .. import bench as measuring
+
     columns = (TextColumn("{task.description:36}"), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("layers", total=rounds * len(names))
@@ -77,20 +110,7 @@ def bench(
             total = 2 * rounds * len(measuring.SMALL_BATCHES)
             task = progress.add_task("small batches", total=total)
             small = measuring.small_batches(shape, rounds, tick)
-    _print(console, preset, shape, results, rate, grown)
-    _print_small(console, small)
-    if json_file is not None:
-        document = _document(preset, shape, rounds, results, rate, grown) | {
-            "small_batches": small,
-            "flush_denormals": flush_denormals,
-        }
-        _write(json_file, json.dumps(document, indent=1))
-    if plot is not None:
-        from ..bench_plot import draw
-
-        plot.parent.mkdir(parents=True, exist_ok=True)
-        draw(f"{preset}: {shape.steps} steps, batch {shape.batch}", results, grown, plot)
-        console.print(f"Plot: {plot}")
+    return Found(results, rate, grown, small)
 
 
 def _shape(preset: str, steps: int | None, batch: int | None) -> Shape:
@@ -112,14 +132,27 @@ def _names(only: list[str] | None, shape: Shape) -> list[str]:
     return names if not only else [name for name in names if name in only]
 
 
-def _print(
-    console: Console,
-    preset: str,
-    shape: Shape,
-    results: list[Result],
-    rate: Rate | None,
-    grown: dict[str, dict[int, float]],
-) -> None:
+def _print(console: Console, preset: str, shape: Shape, found: Found) -> None:
+    console.print(_table(preset, shape, found.results))
+    rate = found.rate
+    if rate is not None:
+        console.print(
+            f"The fused forward loop: {rate.kernel / 1e9:.0f} GFLOP/s, {rate.ratio:.2f} of torch's "
+            f"2048 x 2048 matrix product ({rate.product / 1e9:.0f} GFLOP/s)."
+        )
+    for what, seconds in found.grown.items():
+        entries = ", ".join(f"{value:,}: {1e3 * s:,.2f} ms" for value, s in seconds.items())
+        console.print(f"FRU forward + backward by {what}: {entries}", highlight=False)
+    for batch, times in found.small.items():
+        (lstm, slow), (fru, fast) = times.items()
+        console.print(
+            f"Batch {batch}: {lstm} {1e3 * slow:,.1f} ms, {fru} {1e3 * fast:,.2f} ms, "
+            f"{slow / fast:.1f} x",
+            highlight=False,
+        )
+
+
+def _table(preset: str, shape: Shape, results: list[Result]) -> Table:
     outputs = "every output" if shape.every_step else "the last output"
     title = f"{preset}: {shape.steps} steps, batch {shape.batch}, {shape.fru_name}, {outputs}"
     table = Table(title=title)
@@ -133,44 +166,20 @@ def _print(
         both = (_milliseconds(t.median, t.spread) for t in (result.forward, result.training))
         peak = "" if result.peak_bytes is None else f"{result.peak_bytes / 2**20:,.1f} MiB"
         table.add_row(result.name, f"{result.parameters:,}", *both, ratio, peak)
-    console.print(table)
-    if rate is not None:
-        console.print(
-            f"The fused forward loop: {rate.kernel / 1e9:.0f} GFLOP/s, {rate.ratio:.2f} of torch's "
-            f"2048 x 2048 matrix product ({rate.product / 1e9:.0f} GFLOP/s)."
-        )
-    for what, seconds in grown.items():
-        entries = ", ".join(f"{value:,}: {1e3 * s:,.2f} ms" for value, s in seconds.items())
-        console.print(f"FRU forward + backward by {what}: {entries}", highlight=False)
-
-
-def _print_small(console: Console, small: dict[int, dict[str, float]]) -> None:
-    for batch, seconds in small.items():
-        (lstm, slow), (fru, fast) = seconds.items()
-        console.print(
-            f"Batch {batch}: {lstm} {1e3 * slow:,.1f} ms, {fru} {1e3 * fast:,.2f} ms, "
-            f"{slow / fast:.1f} x",
-            highlight=False,
-        )
+    return table
 
 
 def _milliseconds(seconds: float, spread: float) -> str:
     return f"{1e3 * seconds:,.1f} ms ±{100 * spread:.0f} %"
 
 
-def _document(
-    preset: str,
-    shape: Shape,
-    rounds: int,
-    results: list[Result],
-    rate: Rate | None,
-    grown: dict[str, dict[int, float]],
-) -> dict[str, Any]:
+def _document(preset: str, shape: Shape, rounds: int, found: Found) -> dict[str, Any]:
     from ..bench import environment
 
-    times = {result.name: result.training.median for result in results}
+    rate = found.rate
+    times = {result.name: result.training.median for result in found.results}
     layers = []
-    for result in results:
+    for result in found.results:
         medians = {"forward_median": result.forward.median, "training_median": times[result.name]}
         against = times["nn.LSTM"] / times[result.name] if "nn.LSTM" in times else None
         layers.append(asdict(result) | medians | {"against_lstm": against})
@@ -181,7 +190,8 @@ def _document(
         "environment": environment(),
         "layers": layers,
         "kernel": None if rate is None else asdict(rate) | {"ratio": rate.ratio},
-        "sweeps": grown,
+        "sweeps": found.grown,
+        "small_batches": found.small,
     }
 
 

@@ -50,13 +50,17 @@ def _memory(length: int, minutes: dict[str, float]) -> tuple[Planned, ...]:
     return _runs("memory", named)
 
 
+_TUNED = (
+    *_runs(MNIST, {"fru-60-10-tuned": 20}, seeds=(0, 1, 2)),
+    *_runs("imdb", {"fru-5-10-tuned": 6}, seeds=(0, 1, 2)),
+)
+
 _FIRST = (
     *_runs(MNIST, {"fru-60-10": 20}),
     *_runs("imdb", {"fru-5-10": 6}),
     *_runs("mix-poly-5", {"fru": 2, "lstm": 14, "rnn": 5, "sru": 10}),
     *_runs("memory", {"adding-100-fru": 1, "adding-1000-fru": 12, "copy-100-fru": 5}),
     *_runs("bases", {f"mix-poly-5-{b}": 2 for b in ("fourier", "chebyshev", "legendre", "walsh")}),
-    *_runs(MNIST, {"fru-60-10-tuned": 20}),
     *_runs("mix-sin", {"fru": 2}),
     *_runs("gradients", {"fru": 3, "rnn": 6, "sru": 12, "lstm": 16}),
     *_runs("frequencies", _frequencies(28, 3.5)),
@@ -92,7 +96,7 @@ _REST = (
     *_runs("permuted-mnist", {"fru-40-10": 18}),
 )
 
-PLAN: tuple[Planned, ...] = (*_FIRST, *_TABLES, *_SEEDS, *_REST)
+PLAN: tuple[Planned, ...] = (*_FIRST, *_TUNED, *_TABLES, *_SEEDS, *_REST)
 
 # Measurements without training, by experiment and name: seconds each.
 MEASUREMENTS: tuple[tuple[str, str], ...] = (

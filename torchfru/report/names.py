@@ -6,7 +6,14 @@ OTHERS = 8
 LAYERS = ("rnn", "lstm", "gru", "sru", "fru")
 PLACES = {  # in the palette; two that share a place are never in one figure
     **{layer: place for place, layer in enumerate(LAYERS)},
-    **{"fru-40-10": 5, "fru-1-10": 5, "fru-60-10": 6, "fru-5-10": 6, "fru-60-10-tuned": 7},
+    **{
+        "fru-40-10": 5,
+        "fru-1-10": 5,
+        "fru-60-10": 6,
+        "fru-5-10": 6,
+        "fru-60-10-tuned": 7,
+        "fru-5-10-tuned": 7,
+    },
     **{"fourier": 4, "chebyshev": 0, "legendre": 1, "walsh": 2, "exponentials": 3},
 }
 
