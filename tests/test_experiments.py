@@ -11,7 +11,7 @@ from torchfru.data import DATASETS
 from torchfru.experiments import EXPERIMENTS, find_run, override, record_name
 from torchfru.experiments.config import LAYER_NAMES, OWN_FIELDS
 from torchfru.experiments.override import field_types
-from torchfru.experiments.plan import MEASUREMENTS, PLAN
+from torchfru.experiments.plan import MEASUREMENTS, PLAN, SAME
 from torchfru.nn import LAYERS
 
 FRU = find_run("pixel-mnist", "fru")
@@ -45,7 +45,7 @@ def test_names_say_which_frequencies():
     )
     assert (few.data.steps, few.model.num_freqs) == (28, 5)
     assert (few.model.min_freq, few.model.max_freq) == (2.5, 28.0)
-    assert (many.data.steps, many.model.num_freqs, many.model.max_freq) == (784, 60, 25.0)
+    assert (many.data.steps, many.model.num_freqs, many.model.max_freq) == (None, 60, 25.0)
 
 
 def test_the_gradients_figure_has_decays_of_its_own():
@@ -63,6 +63,14 @@ def test_the_plan_is_made_of_known_runs_once_each():
     assert names[0] == ("pixel-mnist", "fru-60-10", 0)
     planned = {run.experiment for run in PLAN} | {experiment for experiment, _ in MEASUREMENTS}
     assert planned == set(EXPERIMENTS) - {"adding", "copy"}  # those are for training by hand
+
+
+def test_what_is_trained_once_for_two_experiments_is_the_same():
+    planned = {(run.experiment, run.model) for run in PLAN}
+    for here, there in SAME.items():
+        assert find_run(*here) == find_run(*there)
+        assert here not in planned
+        assert there in planned
 
 
 def test_the_plan_takes_half_a_day_of_two_cores():

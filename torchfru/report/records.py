@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..experiments import EXPERIMENTS, RunConfig
-from ..experiments.plan import MEASUREMENTS, PLAN
+from ..experiments.plan import MEASUREMENTS, PLAN, SAME
 from ..results import Measurement, RunResult, SweepResult
 
 NUMBERS = (int, float)
@@ -164,13 +164,15 @@ class Library:
         return {key: Group(*key, tuple(records)) for key, records in found.items()}
 
     def group(self, experiment: str, model: str) -> Group:
-        """The runs of a model; an empty group where there are none."""
-        return self.groups.get((experiment, model), Group(experiment, model, ()))
+        """The runs of a model, or the same ones of another experiment; empty if there are none."""
+        key = (experiment, model)
+        none = Group(experiment, model, ())
+        return self.groups.get(key) or self.groups.get(SAME.get(key, key)) or none
 
     def models(self, experiment: str) -> list[str]:
         """The experiment's models that are planned or recorded, in its order."""
         known = {planned.model for planned in PLAN if planned.experiment == experiment}
-        known |= {model for name, model in self.groups if name == experiment}
+        known |= {model for name, model in [*self.groups, *SAME] if name == experiment}
         return [model for model in EXPERIMENTS[experiment] if model in known]
 
     def values(self, name: str) -> dict[str, Any]:

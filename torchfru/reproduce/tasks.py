@@ -10,7 +10,7 @@ from typing import Literal
 
 from ..experiments import find_run
 from ..experiments.config import RunConfig
-from ..experiments.plan import MEASUREMENTS, PLAN
+from ..experiments.plan import MEASUREMENTS, PLAN, SAME
 from ..results import Measurement, RunResult, checkpoint_folder, measurement_path, record_path
 
 Kind = Literal["finished", "cut off", "missing", "refused"]
@@ -59,6 +59,8 @@ class State:
 def plan_tasks(names: Collection[str], seeds: Collection[int] | None = None) -> list[Task]:
     """The tasks of these experiments, or of ``all``, in the order of the plan.
 
+    Among them are runs of other experiments that these ones show, too.
+
     >>> [str(task) for task in plan_tasks(["gradients"])][:2]
     ['gradients fru seed 0', 'gradients rnn seed 0']
     """
@@ -69,11 +71,13 @@ def plan_tasks(names: Collection[str], seeds: Collection[int] | None = None) -> 
         if name not in (*known, "all"):
             raise ValueError(f"there is nothing to reproduce called {name!r}; {_near(name, known)}")
     wanted = known if "all" in names else names
+    shared = [there for (name, _), there in SAME.items() if name in wanted]
     measured = [Task(*pair, None, MEASURING, None) for pair in MEASUREMENTS if pair[0] in wanted]
     runs = [
         Task(run.experiment, run.model, run.seed, run.minutes, find_run(run.experiment, run.model))
         for run in PLAN
-        if run.experiment in wanted and (seeds is None or run.seed in seeds)
+        if run.experiment in wanted or (run.experiment, run.model) in shared
+        if seeds is None or run.seed in seeds
     ]
     return measured + runs
 
