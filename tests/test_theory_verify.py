@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from torchfru import FRU, theory
 from torchfru.cli import app
 from torchfru.theory import figures, picard
+from torchfru.theory.page import fill
 
 QUICK = ("vandermonde", "expressive-power", "gradient-rnn")
 
@@ -111,3 +112,26 @@ def test_the_docs_name_every_claim_and_figure() -> None:
         assert f"## {name}" in text
         assert f"(figures/theory/{name}.svg)" in text
         assert (docs / "figures" / "theory" / f"{name}.svg").stat().st_size > 1_000
+
+
+def test_the_page_shows_the_committed_findings() -> None:
+    root = Path(__file__).parents[1]
+    page = (root / "docs" / "theory.md").read_text()
+    findings = json.loads((root / "results" / "theory.json").read_text())
+    assert [finding["claim"] for finding in findings] == list(theory.CLAIMS)
+    assert fill(page, findings) == page
+
+
+def test_a_page_without_a_place_for_a_claim_is_refused() -> None:
+    findings = json.loads((Path(__file__).parents[1] / "results" / "theory.json").read_text())
+    with pytest.raises(ValueError, match="no place for verdicts"):
+        fill("# A page", findings)
+
+
+def test_findings_go_into_a_page(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    places = ("verdicts: begin", "verdicts: end", "vandermonde: begin", "vandermonde: end")
+    page.write_text("\n".join(f"<!-- {place} -->" for place in places))
+    assert run("--claim", "vandermonde", "--page", str(page))[0] == 0
+    assert "| [vandermonde](#vandermonde) | holds | 0 | 0 |" in page.read_text()
+    assert "- tried: " in page.read_text()

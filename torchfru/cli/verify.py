@@ -23,6 +23,10 @@ def verify(
     ] = None,
     json: Annotated[Path | None, typer.Option(help="Write the findings as JSON.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Write a figure a claim there, as SVG.")] = None,
+    page: Annotated[
+        Path | None,
+        typer.Option(help="Write the findings into this page, between its marks.", exists=True),
+    ] = None,
     exhaustive: Annotated[
         bool, typer.Option("--exhaustive", help="10,000 random cases a bound, not 100.")
     ] = False,
@@ -41,6 +45,7 @@ def verify(
 
     Example: torchfru verify --claim gradient-fru --plot figures --json findings.json
     """
+    from ..results import write_atomically
     from ..theory import CLAIMS, Settings, to_json
 
     names = claim or list(CLAIMS)
@@ -54,8 +59,11 @@ def verify(
     findings = _measure(names, settings, console)
     _print(findings, console)
     if json is not None:
-        json.parent.mkdir(parents=True, exist_ok=True)
-        json.write_text(to_json(findings))
+        write_atomically(json, to_json(findings))
+    if page is not None:
+        from ..theory.page import fill
+
+        write_atomically(page, fill(page.read_text(), [finding.record() for finding in findings]))
     if plot is not None:
         from ..theory.figures import draw
 
