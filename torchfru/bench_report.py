@@ -52,7 +52,7 @@ def _time(seconds: list[float]) -> str:
 
 
 def _remarks(record: dict[str, Any]) -> list[str]:
-    lines = []
+    lines = _against_definition({layer["name"]: layer for layer in record["layers"]})
     if record["kernel"]:
         rate = record["kernel"]
         lines.append(
@@ -69,6 +69,24 @@ def _remarks(record: dict[str, Any]) -> list[str]:
             f"{slow / fast:.1f} x"
         )
     return lines
+
+
+def _against_definition(layers: dict[str, dict[str, Any]]) -> list[str]:
+    """The kernels beside the paper's update rule in plain torch."""
+    if not {"FRU numba", "FRU reference"} <= set(layers):
+        return []
+    fused, definition = layers["FRU numba"], layers["FRU reference"]
+    ratios = {
+        name: definition[key] / fused[key]
+        for name, key in (
+            ("forward", "forward_median"),
+            ("forward + backward", "training_median"),
+            ("peak memory", "peak_bytes"),
+        )
+        if fused[key] and definition[key]
+    }
+    listed = ", ".join(f"{name} {ratio:.1f} x less" for name, ratio in ratios.items())
+    return [f"- FRU numba against FRU reference: {listed}"]
 
 
 def fill(page: str, records: list[dict[str, Any]]) -> str:
