@@ -135,7 +135,7 @@ def _fru_loop(*inputs: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     x, loop, memory = given.x, given.loop(), given.memory()
     gate = loop.lay_out(memory.place(given.weight_ug))  # (K, numbers in A)
     h, kept = loop.new_hidden(len(x)), loop.new_kept(len(x))
-    z, total = loop.pack_z(given.z), memory.empty(loop.lanes).zero_()
+    z, total = loop.pack_z(given.z), memory.empty(loop.lanes)
     y, outputs = _new_outputs(given), None
     if given.weight_uy is not None and given.y is not None:
         outputs = Outputs(memory.place(given.weight_uy), given.y)
@@ -143,7 +143,7 @@ def _fru_loop(*inputs: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         c = given.rows[part]
         loop.forward(x[part], product(c, gate), given.stop_within(part), z, kept[segments], h[part])
         hidden = loop.hidden(h[part])  # (L, n_h, lanes)
-        memory.add_products(c, hidden, total)
+        memory.add_products(c, hidden, total, fresh=part.start == 0)
         if outputs is not None:
             outputs.forward(c, hidden[:, :, : x.shape[1]], y[part])
     return y, memory.gather(total, x.shape[1]), h, kept

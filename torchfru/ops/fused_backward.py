@@ -34,9 +34,10 @@ class Backward:
         self.d_gate = torch.zeros_like(self.gate_sums)
         self.d_x = x.new_empty(x.shape if needs_x else 0)
         self.d_rows = rows.new_zeros(rows.shape if needs_rows else 0)
-        self.d_total = self.memory.empty(self.loop.lanes).zero_()
-        if d_change is not None:
-            self.memory.scatter(d_change, self.d_total)
+        d_change = (
+            x.new_zeros(self.samples, given.weight_ug.shape[1]) if d_change is None else d_change
+        )
+        self.d_total = self.memory.scatter(d_change, self.loop.lanes)
         self.d_z = self.loop.pack_z(torch.zeros_like(given.z))
         self.d_w2 = torch.zeros_like(given.weight_gh)
         self.d_u_in = torch.zeros_like(given.weight_xh)

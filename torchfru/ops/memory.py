@@ -28,10 +28,10 @@ class Memory:
         for i, part in enumerate(hidden.split(self.freq_dim, 1)):
             yield rows[:, i :: self.per_block], part.flatten(1)
 
-    def add_products(self, rows: Tensor, hidden: Tensor, total: Tensor) -> None:
-        """total += sum_t C(t) h(t), for h (L, n_h, lanes)."""
+    def add_products(self, rows: Tensor, hidden: Tensor, total: Tensor, fresh: bool) -> None:
+        """total += sum_t C(t) h(t), or = if ``fresh``, for h (L, n_h, lanes)."""
         for (c, h), out in zip(self._slices(rows, hidden), total, strict=True):
-            out.addmm_(c.t(), h)
+            out.addmm_(c.t(), h, beta=0 if fresh else 1)
 
     def products_backward(self, rows: Tensor, d_total: Tensor, out: Tensor) -> None:
         """The gradient of h (L, n_h, lanes), written to ``out``."""
@@ -66,8 +66,12 @@ class Memory:
         parts = total.unflatten(2, (self.freq_dim, -1))[..., :samples]  # (m, M, d, N)
         return parts.permute(3, 1, 0, 2).flatten(1).contiguous()
 
-    def scatter(self, u: Tensor, total: Tensor) -> None:
-        """Write (N, n_u) to a total; lanes that hold no sample are left alone."""
+    def scatter(self, u: Tensor, lanes: int) -> Tensor:
+        """From (N, n_u), with zeros in the lanes that hold no sample."""
+        total = self.empty(lanes)
+        if lanes != len(u):
+            total.zero_()
         parts = u.unflatten(1, (self.blocks, self.per_block, self.freq_dim))
         held = total.unflatten(2, (self.freq_dim, -1))
-        held[..., : u.shape[0]] = parts.permute(2, 1, 3, 0)
+        held[..., : len(u)] = parts.permute(2, 1, 3, 0)
+        return total

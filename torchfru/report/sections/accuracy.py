@@ -69,7 +69,8 @@ def section(library: Library, experiment: str) -> Section:
         Panel("By time", "minutes of training", ACCURACY_NAME, timed, whole=False),
     ]
     caption = "Test accuracy, a line a run. Hollow marks: the paper's numbers at its last epoch."
-    text = [task, settings]
+    tuned = "Tuned: settings of our own, chosen among those that were tried, below."
+    text = [task, settings, *([tuned] if any("-tuned" in g.model for g in groups.values()) else [])]
     figures = figure(experiment, caption, panels)
     tried = tried_table([s for s in library.sweeps if s.result.experiment == experiment], ".2f")
     return Section(experiment, TITLES[experiment], text, [table, *figures, *tried])
