@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from typer.testing import CliRunner
 
 from torchfru import FRU, theory
@@ -77,6 +78,9 @@ def test_trained_weights_reach_the_claim(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(picard, "GAINS", (1.0, 2.0))
     _, output = run("--claim", "picard", "--weights", str(tmp_path / "w.pt"))
     assert "trained weights, R = " in output
+    save_file(torch.load(tmp_path / "w.pt", weights_only=True), tmp_path / "w.safetensors")
+    layers = [picard.load_layer(tmp_path / name, 10) for name in ("w.pt", "w.safetensors")]
+    assert torch.equal(layers[0].weight_ug_l0, layers[1].weight_ug_l0)
     assert "trained weights are not measured" in run("--claim", "picard")[1]
 
 

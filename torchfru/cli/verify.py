@@ -32,9 +32,7 @@ def verify(
     ] = False,
     weights: Annotated[
         Path | None,
-        typer.Option(
-            help="For picard: a state_dict with a trained FRU, measured too.", exists=True
-        ),
+        typer.Option(help="For picard: a file with a trained FRU, measured too.", exists=True),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
 ) -> None:

@@ -48,9 +48,8 @@ def fresh_layer(length: int, gain: float = 1.0, seed: int = 0) -> FRU:
 
 
 def load_layer(path: Path, length: int) -> FRU:
-    """The first layer of the FRU whose ``state_dict`` the file holds, at T = ``length``."""
-    stored = torch.load(path, map_location="cpu", weights_only=True)
-    stored = stored.get("state_dict", stored)
+    """The first layer of the FRU whose weights the file holds, at T = ``length``."""
+    stored = _read_weights(path)
     ends = [name for name in stored if name.endswith("weight_ug_l0")]
     if not ends:
         raise ValueError(f"{path}: holds no weight_ug_l0, so no weights of an FRU layer")
@@ -75,6 +74,16 @@ def load_layer(path: Path, length: int) -> FRU:
     names = dict(layer.named_parameters())
     layer.load_state_dict({name: own[name] for name in names}, strict=False)
     return layer
+
+
+def _read_weights(path: Path) -> dict[str, Tensor]:
+    """A ``state_dict``, or the checkpoint of a training run; neither can run code."""
+    if path.suffix == ".safetensors":
+        from safetensors.torch import load_file
+
+        return load_file(path)
+    stored = torch.load(path, map_location="cpu", weights_only=True)
+    return stored.get("state_dict", stored)
 
 
 def contraction(layer: FRU) -> float:
