@@ -47,6 +47,9 @@ def scan(
         u = x.new_zeros(0, w.weight_ug.shape[1]) if u is None else u
         options = {"nonlinearity": nonlinearity, "every_step": every_step, "lengths": lengths}
         return collapsed.scan(x, u, rows, weights, **options)  # type: ignore[arg-type]
+    if x.shape[2] > len(w.weight_gh):  # fewer numbers to lay out and to read in the loop
+        x = _project(x, w)
+        w = w._replace(weight_xh=torch.eye(x.shape[2], dtype=x.dtype), bias_h=None)
     z = _start(u, w.weight_ug, w.bias_g, samples)
     y = _start(u, w.weight_uy, w.bias_y, samples) if every_step else None
     weight_uy = w.weight_uy if every_step else None  # or else it must get no gradient here
@@ -64,6 +67,14 @@ def scan(
         nonlinearity,
     )
     return (y if every_step else None), change if u is None else u + change
+
+
+def _project(x: Tensor, weights: Weights) -> Tensor:
+    """U x + b2 (L, N, n_h), without a copy of x, whichever of L and N comes first in memory."""
+    swap = not x.is_contiguous()
+    x = x.transpose(0, 1) if swap else x
+    x = F.linear(x, weights.weight_xh, weights.bias_h)
+    return x.transpose(0, 1) if swap else x
 
 
 def _start(u: Tensor | None, weight: Tensor, bias: Tensor | None, samples: int) -> Tensor:
