@@ -49,11 +49,15 @@ def _bars(axes: Any, title: str, results: list[Result]) -> None:
 
 
 def _growth(axes: Any, label: str, seconds: dict[int, float]) -> None:
-    axes.loglog(list(seconds), [1e3 * s for s in seconds.values()], "o-", color="#0072b2")
+    times = [1e3 * s for s in seconds.values()]
+    axes.loglog(list(seconds), times, "o-", color="#0072b2")
     axes.set_xlabel(label, fontsize=8)
     axes.set_ylabel("ms", fontsize=8)
-    times = [1e3 * s for s in seconds.values()]
     axes.set_xticks(list(seconds), [f"{value:,}" for value in seconds], fontsize=7)
-    axes.set_yticks(times, [f"{t:,.0f}" for t in times], fontsize=7)
+    labelled: list[float] = []
+    for t in sorted(times):  # two that are nearly equal would be printed over each other
+        if not labelled or t > labelled[-1] * (max(times) / min(times)) ** 0.1:
+            labelled.append(t)
+    axes.set_yticks(labelled, [f"{t:,.0f}" for t in labelled], fontsize=7)
     axes.minorticks_off()
     axes.grid(alpha=0.3)
