@@ -109,12 +109,12 @@ def operator_arguments(batch=5, every_step=True, dtype=torch.float64):
 @pytest.mark.parametrize("every_step", [True, False])
 def test_operator_keeps_the_rules_of_torch(batch, every_step):
     arguments = operator_arguments(batch, every_step)
-    torch.library.opcheck(torch.ops.torchfru.fru_loop.default, arguments)
+    torch.library.opcheck(torch.ops.torchfru.fru_steps.default, arguments)
     with torch.no_grad():
-        y, u, h, kept = torch.ops.torchfru.fru_loop(*arguments)
+        y, u, *saved = torch.ops.torchfru.fru_steps(*arguments)
     plain = [a.detach() if isinstance(a, torch.Tensor) else a for a in arguments]
-    backward = (y if every_step else None, u, *plain, h, kept, True, every_step)
-    torch.library.opcheck(torch.ops.torchfru.fru_loop_backward.default, backward)
+    backward = (y if every_step else None, u, *plain, *saved, True, every_step)
+    torch.library.opcheck(torch.ops.torchfru.fru_steps_backward.default, backward)
 
 
 @pytest.mark.parametrize("batch", [2, 10])
@@ -123,7 +123,7 @@ def test_derivatives_of_the_operator(batch, every_step):
     arguments = operator_arguments(batch, every_step)
 
     def run(*arguments):
-        y, u, _, _ = torch.ops.torchfru.fru_loop(*arguments)
+        y, u, *_ = torch.ops.torchfru.fru_steps(*arguments)
         return (y, u) if every_step else u
 
     assert torch.autograd.gradcheck(run, arguments)

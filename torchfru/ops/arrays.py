@@ -65,9 +65,11 @@ def large_empty(shape: tuple[int, ...], like: Tensor) -> Tensor:
     return torch.from_numpy(view).view(like.dtype).view(shape)
 
 
-def product(left: Tensor, right: Tensor) -> Tensor:
-    """left @ right, in such memory."""
-    return torch.mm(left, right, out=large_empty((left.shape[0], right.shape[1]), left))
+def product(left: Tensor, right: Tensor, out: Tensor | None = None) -> Tensor:
+    """left @ right, in such memory if ``out`` has no room for it."""
+    if out is None or not out.numel():
+        out = large_empty((left.shape[0], right.shape[1]), left)
+    return torch.mm(left, right, out=out)
 
 
 def _take(size: int) -> NDArray[np.uint8]:

@@ -6,7 +6,7 @@ A row of one or two such vectors keeps its z in cache for all steps.
 from __future__ import annotations
 
 from .kernel import SEGMENT, kernel
-from .lanewise import add, apply, apply_backward, keep_before
+from .lanewise import add_backward, apply, apply_backward, keep_before
 from .simd import (
     add_dots,
     add_outer,
@@ -27,18 +27,19 @@ G_UNIT, H_UNIT = 3, 5
 BLOCK = G_UNIT * H_UNIT
 SUMS = 16  # a block of sums in memory
 
-# x (L, n_in, N), a (L, n_g, n_h), w2 (n_g, n_h), u_in (n_in, n_h), b2 (n_h,), h and d_h
-# (L, n_h, N), z and d_z (rows, n_g, row), kept (segments, rows, n_g, row); stop (N,) says after
-# how many steps a sample ends, and is (0,) where none does. A kernel works on the rows of
-# samples first..last-1. ``tile`` is a tuple as long as the part of h that is held in registers,
-# ``width`` one as long as a row has vectors.
+# x (L, n_in, N), a (L, n_g, n_h), w2 (n_g, n_h), u_in (n_in, n_h), b2 (n_h,), h and d_h (L, rows,
+# n_h, row), z and d_z (rows, n_g, row), kept (segments, rows, n_g, row); stop (N,) says after how
+# many steps a sample ends, and is (0,) where none does. What a row of samples has of h at a step
+# lies together: at distances of some power of two, its parts would push each other out of the
+# cache. A kernel works on the rows of samples first..last-1. ``tile`` is a tuple as long as the
+# part of h that is held in registers, ``width`` one as long as a row has vectors.
 
 
 @kernel
 def forward(x, a, w2, u_in, b2, stop, z, kept, h, kind, tile, width, first, last):
     """Fill h and kept, and carry z through all steps."""
     steps, n_g, n_h = a.shape
-    n_in, samples, row = x.shape[1], x.shape[2], z.shape[2]
+    n_in, samples, rows, row = x.shape[1], x.shape[2], h.shape[1], z.shape[2]
     for r in range(first, last):
         z_at, lane = r * n_g * row, r * row
         for t in range(steps):
@@ -55,9 +56,9 @@ def forward(x, a, w2, u_in, b2, stop, z, kept, h, kind, tile, width, first, last
                 sums = apply(kind, sums)
                 if stop.size:
                     sums = keep_before(sums, load_row(stop, lane, width), t)
-                store_tile(h, (t * n_h + j) * samples + lane, samples, sums, width)
+                store_tile(h, ((t * rows + r) * n_h + j) * row, row, sums, width)
             for j in range(0, n_h, len(tile)):
-                h_tile = load_tile(h, (t * n_h + j) * samples + lane, samples, tile, width)
+                h_tile = load_tile(h, ((t * rows + r) * n_h + j) * row, row, tile, width)
                 for i in range(0, n_g, G_UNIT):
                     z_tile = load_tile(z, z_at + i * row, row, G_UNIT, width)
                     z_tile = add_dots(z_tile, a, (t * n_g + i) * n_h + j, n_h, h_tile, width)
@@ -68,7 +69,7 @@ def forward(x, a, w2, u_in, b2, stop, z, kept, h, kind, tile, width, first, last
 def _replay(a, x, h, z, g, kind, tile, width, begin, end, first, last):
     """g, and x behind it, for the steps of one segment, from z before it and its h."""
     _, n_g, n_h = a.shape
-    n_in, samples, row = x.shape[1], h.shape[2], z.shape[2]
+    n_in, samples, rows, row = x.shape[1], x.shape[2], h.shape[1], z.shape[2]
     for r in range(last - first):
         for t in range(begin, end):
             g_at = ((t - begin) * g.shape[1] + r) * g.shape[2] * row
@@ -76,8 +77,8 @@ def _replay(a, x, h, z, g, kind, tile, width, begin, end, first, last):
                 x_row = load_row(x, (t * n_in + i) * samples + (first + r) * row, width)
                 store_row(g, g_at + (n_g + i) * row, x_row)
             for j in range(0, n_h, len(tile)):
-                at = (t * n_h + j) * samples + (first + r) * row
-                h_tile = load_tile(h, at, samples, tile, width)
+                at = ((t * rows + first + r) * n_h + j) * row
+                h_tile = load_tile(h, at, row, tile, width)
                 for i in range(0, n_g, G_UNIT):
                     z_at = (r * n_g + i) * row
                     z_tile = load_tile(z, z_at, row, G_UNIT, width)
@@ -91,44 +92,43 @@ def _replay(a, x, h, z, g, kind, tile, width, begin, end, first, last):
 def _hidden_backward(a, h, stop, d_h, d_z, kind, tile, width, t, first, last):
     """d_h at step t: what comes from outside the loop and through z, and then through phi."""
     _, n_g, n_h = a.shape
-    samples, row = h.shape[2], d_z.shape[2]
+    rows, row = h.shape[1], d_z.shape[2]
     for r in range(first, last):
         for j in range(0, n_h, len(tile)):
-            at = (t * n_h + j) * samples + r * row
-            sums = load_tile(d_h, at, samples, tile, width)
+            at = ((t * rows + r) * n_h + j) * row
+            sums = load_tile(d_h, at, row, tile, width)
             for i in range(n_g):
                 z_row = load_row(d_z, (r * n_g + i) * row, width)
                 sums = add_scaled(sums, a, (t * n_g + i) * n_h + j, z_row)
-            sums = apply_backward(kind, sums, load_tile(h, at, samples, tile, width))
+            sums = apply_backward(kind, sums, load_tile(h, at, row, tile, width))
             if stop.size:
                 sums = keep_before(sums, load_row(stop, r * row, width), t)
-            store_tile(d_h, at, samples, sums, width)
+            store_tile(d_h, at, row, sums, width)
 
 
 @kernel
 def _gate_backward(w2, d_h, g, d_z, kind, tile, width, t, g_at, first, last):
     """d_z before step t, from that after it."""
     n_g, n_h = w2.shape
-    samples, row = d_h.shape[2], d_z.shape[2]
+    rows, row = d_h.shape[1], d_z.shape[2]
     for r in range(first, last):
         for j in range(0, n_h, len(tile)):
-            d_tile = load_tile(d_h, (t * n_h + j) * samples + r * row, samples, tile, width)
+            d_tile = load_tile(d_h, ((t * rows + r) * n_h + j) * row, row, tile, width)
             for i in range(0, n_g, G_UNIT):
                 at = g_at + ((r - first) * g.shape[2] + i) * row
                 g_tile = load_tile(g, at, row, G_UNIT, width)
                 change = zeros_like(g_tile)
                 change = add_dots(change, w2, i * n_h + j, n_h, d_tile, width)
-                change = apply_backward(kind, change, g_tile)
                 z_at = (r * n_g + i) * row
                 z_tile = load_tile(d_z, z_at, row, G_UNIT, width)
-                store_tile(d_z, z_at, row, add(z_tile, change), width)
+                store_tile(d_z, z_at, row, add_backward(kind, z_tile, change, g_tile), width)
 
 
 @kernel
 def _matrix_backward(h, d_z, d_a, width, t, first, last):
     """d_a at step t: sums over samples of d_z h, block by block."""
     n_g, row = d_z.shape[1], d_z.shape[2]
-    n_h, samples = h.shape[1], h.shape[2]
+    rows, n_h = h.shape[1], h.shape[2]
     vector, place = row // len(width), t * d_a.shape[1] * SUMS
     for i in range(0, n_g, G_UNIT):
         for j in range(0, n_h, H_UNIT):
@@ -136,9 +136,9 @@ def _matrix_backward(h, d_z, d_a, width, t, first, last):
             for r in range(first, last):
                 for v in range(len(width)):
                     z_at = (r * n_g + i) * row + v * vector
-                    h_at = (t * n_h + j) * samples + r * row + v * vector
+                    h_at = ((t * rows + r) * n_h + j) * row + v * vector
                     z_tile = load_tile(d_z, z_at, row, G_UNIT, 1)
-                    sums = add_outer(sums, z_tile, load_tile(h, h_at, samples, H_UNIT, 1))
+                    sums = add_outer(sums, z_tile, load_tile(h, h_at, row, H_UNIT, 1))
             add_store_sums(d_a, place, sums)
             place += SUMS
 
@@ -150,7 +150,7 @@ def _weight_backward(d_h, g, w_sums, width, begin, end, first, last):
     Row by row: a row's d_h stays in the first cache while all its blocks are made.
     """
     n_g, row = g.shape[2], g.shape[3]
-    n_h, samples = d_h.shape[1], d_h.shape[2]
+    rows, n_h = d_h.shape[1], d_h.shape[2]
     vector = row // len(width)
     for r in range(last - first):
         place = 0
@@ -160,9 +160,9 @@ def _weight_backward(d_h, g, w_sums, width, begin, end, first, last):
                 for t in range(begin, end):
                     for v in range(len(width)):
                         g_at = (((t - begin) * g.shape[1] + r) * n_g + i) * row + v * vector
-                        d_at = (t * n_h + j) * samples + (first + r) * row + v * vector
+                        d_at = ((t * rows + first + r) * n_h + j) * row + v * vector
                         g_tile = load_tile(g, g_at, row, G_UNIT, 1)
-                        sums = add_outer(sums, g_tile, load_tile(d_h, d_at, samples, H_UNIT, 1))
+                        sums = add_outer(sums, g_tile, load_tile(d_h, d_at, row, H_UNIT, 1))
                 store_tile(w_sums, place, vector, sums, 1)
                 place += SUMS * vector
 

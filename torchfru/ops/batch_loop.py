@@ -12,7 +12,7 @@ from .loop import KINDS, LoopGradients, cut
 from .threads import run, shares
 from .vectors import MAX_TILE, lanes
 
-CHUNK = 400  # steps whose A(t) is held at once; a multiple of the kernels' SEGMENT
+CHUNK = 800  # steps that are taken at once; a multiple of the kernels' SEGMENT
 ROWS_AT_ONCE = 4  # rows of samples that share one sum over samples; more would leave the cache
 
 
@@ -32,7 +32,9 @@ class BatchLoop:
         self.lanes = self.rows * self.row  # samples, and room for more
         self.n_g_padded = multiple(self.n_g, kernels.G_UNIT)
         self.n_h_padded = multiple(self.n_h, kernels.H_UNIT)
+        self.tiles = (self.rows, self.n_h_padded, self.row)  # of h at a step
         self.n_in_padded = multiple(self.n_in + 1, kernels.G_UNIT)  # the inputs, and 1 for b2
+        self.numbers = self.n_g_padded * self.n_h_padded  # in A(t)
         tile = MAX_TILE if self.n_h_padded % MAX_TILE == 0 else kernels.H_UNIT
         self.shape = ((0,) * tile, (0,) * self.width)
         self.w2 = padded(w2.t(), (self.n_g_padded, self.n_h_padded))
@@ -45,15 +47,11 @@ class BatchLoop:
         return cut(steps, CHUNK)
 
     def new_hidden(self, steps: int) -> Tensor:
-        return large_empty((steps, self.n_h_padded, self.lanes), self.w2)
+        return large_empty((steps, *self.tiles), self.w2)
 
     def new_kept(self, steps: int) -> Tensor:
         segments = -(-steps // SEGMENT)
         return large_empty((segments, self.rows, self.n_g_padded, self.row), self.w2)
-
-    def hidden(self, h: Tensor) -> Tensor:
-        """h as (L, n_h, lanes)."""
-        return h[:, : self.n_h]
 
     def pack_z(self, z: Tensor) -> Tensor:
         """(N, n_g) laid out for the kernels."""
@@ -90,9 +88,8 @@ class BatchLoop:
     ) -> LoopGradients:
         """Back through the steps of x (L, N, n_in); d_z is written.
 
-        d_h (L, n_h, lanes), the gradient that reaches h from outside the loop, is used up.
+        d_h, the gradient that reaches h from outside the loop, becomes that of U x + b2.
         """
-        d_h = padded(d_h, tuple(h.shape))
         a = a.view(-1, self.n_g_padded, self.n_h_padded)
         arrays = (a, self.w2, self._inputs(x), self._stops(stop), kept, h, d_h, d_z)
         arguments = [array.numpy() for array in arrays]
@@ -115,8 +112,7 @@ class BatchLoop:
         d_w = self._unblock(d_w, factors)[0, :, : self.n_h].t()  # (n_h, factors)
         sizes = (self.n_g, self.n_g_padded - self.n_g, self.n_in, self.n_in_padded - self.n_in)
         d_w2, _, d_u_in, d_one = d_w.split(sizes, 1)
-        d_drive = d_h[:, : self.n_h, : self.samples]
-        return LoopGradients(d_drive, d_a, d_w2, d_u_in, d_one[:, 0])
+        return LoopGradients(d_a, d_w2, d_u_in, d_one[:, 0])
 
     def _inputs(self, x: Tensor) -> Tensor:
         """(L, N, n_in) as (L, n_in, lanes)."""

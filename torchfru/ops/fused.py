@@ -1,8 +1,8 @@
 """The backend ``numba``: the collapsed form around a fused loop, as an operator of torch.
 
 Everything but the loop is matrix algebra. It is done here in chunks over time, so that of all
-that grows with the number of steps only h is held, and z at every few steps. Numba is imported
-where the operator runs: importing this file needs torch only.
+that grows with the number of steps only h is held, z at every few steps, and A(t) where it takes no
+more room than h. Numba is imported where the operator runs: importing this file needs torch only.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from . import collapsed
+from .arrays import large_empty, product
 from .memory import Memory
 from .weights import Weights
 
@@ -53,7 +54,7 @@ def scan(
     z = _start(u, w.weight_ug, w.bias_g, samples)
     y = _start(u, w.weight_uy, w.bias_y, samples) if every_step else None
     weight_uy = w.weight_uy if every_step else None  # or else it must get no gradient here
-    y, change, _, _ = torch.ops.torchfru.fru_loop(
+    y, change, *_ = torch.ops.torchfru.fru_steps(
         x,
         z,
         rows,
@@ -92,16 +93,16 @@ def _start(u: Tensor | None, weight: Tensor, bias: Tensor | None, samples: int) 
 # compiled programs on disk by the names of their operators: an operator whose schema changes needs
 # a new name.
 
-LOOP, LOOP_BACKWARD = "torchfru::fru_loop", "torchfru::fru_loop_backward"
+STEPS, STEPS_BACKWARD = "torchfru::fru_steps", "torchfru::fru_steps_backward"
 torch.library.define(
-    LOOP,
-    f"({_INPUTS}) -> (Tensor y, Tensor change, Tensor h, Tensor kept)",
+    STEPS,
+    f"({_INPUTS}) -> (Tensor y, Tensor change, Tensor h, Tensor kept, Tensor a)",
     tags=torch.Tag.pt2_compliant_tag,
 )
 torch.library.define(
-    LOOP_BACKWARD,
-    f"(Tensor? d_y, Tensor? d_change, {_INPUTS}, Tensor h, Tensor kept, bool needs_x, "
-    "bool needs_rows) -> Tensor[]",
+    STEPS_BACKWARD,
+    f"(Tensor? d_y, Tensor? d_change, {_INPUTS}, Tensor h, Tensor kept, Tensor a, "
+    "bool needs_x, bool needs_rows) -> Tensor[]",
     tags=torch.Tag.pt2_compliant_tag,
 )
 
@@ -128,43 +129,49 @@ class Problem(NamedTuple):
         kind = choose_loop(samples)
         return kind(self.weight_gh, self.weight_xh, self.bias_h, samples, self.nonlinearity)
 
-    def memory(self) -> Memory:
-        return Memory(self.rows, self.weight_ug.shape[1], self.weight_gh.shape[0])
+    def memory(self, loop: BatchLoop | SmallLoop) -> Memory:
+        return Memory(self.rows, self.weight_ug.shape[1], self.weight_gh.shape[0], loop.tiles)
+
+    def new_gates(self, numbers: int) -> Tensor:
+        """Room for A(t) at every step, or (0,) where it would take more than h."""
+        samples, n_g = len(self.z), self.z.shape[1]
+        return large_empty((len(self.x), numbers) if samples >= n_g else (0,), self.x)
 
     def stop_within(self, part: slice) -> Tensor | None:
         """Where each sequence ends, counted from the first step of a part."""
         return None if self.lengths is None else self.lengths - part.start
 
 
-@torch.library.impl(LOOP, "cpu")
-def _fru_loop(*inputs: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """y (L, N, n_y), or (0,) without weight_uy; u(T) - u(0); h and kept for the backward pass."""
-    from .arrays import product
+@torch.library.impl(STEPS, "cpu")
+def _fru_steps(*inputs: Any) -> tuple[Tensor, ...]:
+    """y (L, N, n_y), or (0,) without weight_uy; u(T) - u(0); the rest is for the backward pass."""
     from .outputs import Outputs
 
     given = Problem(*inputs)
-    x, loop, memory = given.x, given.loop(), given.memory()
+    x, loop = given.x, given.loop()
+    memory = given.memory(loop)
     gate = loop.lay_out(memory.place(given.weight_ug))  # (K, numbers in A)
-    h, kept = loop.new_hidden(len(x)), loop.new_kept(len(x))
-    z, total = loop.pack_z(given.z), memory.empty(loop.lanes)
+    h, kept, a = loop.new_hidden(len(x)), loop.new_kept(len(x)), given.new_gates(loop.numbers)
+    z, total = loop.pack_z(given.z), memory.empty()
     y, outputs = _new_outputs(given), None
     if given.weight_uy is not None and given.y is not None:
         outputs = Outputs(memory.place(given.weight_uy), given.y)
     for part, segments in loop.chunks(len(x)):
         c = given.rows[part]
-        loop.forward(x[part], product(c, gate), given.stop_within(part), z, kept[segments], h[part])
-        hidden = loop.hidden(h[part])  # (L, n_h, lanes)
-        memory.add_products(c, hidden, total, fresh=part.start == 0)
+        a_part = product(c, gate, out=a[part])
+        loop.forward(x[part], a_part, given.stop_within(part), z, kept[segments], h[part])
+        memory.add_products(c, h[part], total, fresh=part.start == 0)
         if outputs is not None:
-            outputs.forward(c, hidden[:, :, : x.shape[1]], y[part])
-    return y, memory.gather(total, x.shape[1]), h, kept
+            outputs.forward(c, h[part], y[part])
+    return y, memory.gather(total, x.shape[1]), h, kept, a
 
 
-def _shapes(*inputs: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _shapes(*inputs: Any) -> tuple[Tensor, ...]:
     given = Problem(*inputs)
     x, loop = given.x, given.loop()
     change = x.new_empty(x.shape[1], given.weight_ug.shape[1])
-    return _new_outputs(given), change, loop.new_hidden(len(x)), loop.new_kept(len(x))
+    a = given.new_gates(loop.numbers)
+    return _new_outputs(given), change, loop.new_hidden(len(x)), loop.new_kept(len(x)), a
 
 
 def _new_outputs(given: Problem) -> Tensor:
@@ -173,19 +180,19 @@ def _new_outputs(given: Problem) -> Tensor:
     return given.x.new_empty(len(given.x), *given.y.shape)
 
 
-@torch.library.impl(LOOP_BACKWARD, "cpu")
-def _fru_loop_backward(d_y: Tensor | None, d_change: Tensor | None, *rest: Any) -> list[Tensor]:
+@torch.library.impl(STEPS_BACKWARD, "cpu")
+def _fru_steps_backward(d_y: Tensor | None, d_change: Tensor | None, *rest: Any) -> list[Tensor]:
     """The gradients of the tensors of a problem, in their order; (0,) where there is none.
 
     Those of x and of rows cost time, and are left out where they are not needed.
     """
     from .fused_backward import Backward
 
-    *inputs, h, kept, needs_x, needs_rows = rest
+    *inputs, h, kept, a, needs_x, needs_rows = rest
     given = Problem(*inputs)
     walk = Backward(given, d_y, d_change, needs_x=needs_x, needs_rows=needs_rows)
     for part, segments in reversed(walk.loop.chunks(len(given.x))):
-        walk.through(part, kept[segments], h[part])
+        walk.through(part, kept[segments], h[part], a[part])
     return [grad.contiguous() for grad in walk.gradients()]
 
 
@@ -201,18 +208,18 @@ def _shapes_backward(d_y: Tensor | None, d_change: Tensor | None, *rest: Any) ->
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     *tensors, ctx.nonlinearity = inputs
-    ctx.save_for_backward(*tensors, output[2], output[3])
-    ctx.mark_non_differentiable(output[2], output[3])
+    ctx.save_for_backward(*tensors, *output[2:])
+    ctx.mark_non_differentiable(*output[2:])
     ctx.set_materialize_grads(False)  # h is by far the largest output, and gets no gradient
 
 
 def _backward(
     ctx: Any, d_y: Tensor | None, d_change: Tensor | None, *_: Any
 ) -> tuple[Tensor | None, ...]:
-    *tensors, h, kept = ctx.saved_tensors
+    *tensors, h, kept, a = ctx.saved_tensors
     d_y = None if tensors[_TENSORS - 1] is None else d_y  # then there is no y
-    grads = torch.ops.torchfru.fru_loop_backward(
-        d_y, d_change, *tensors, ctx.nonlinearity, h, kept, *ctx.needs_input_grad[0:3:2]
+    grads = torch.ops.torchfru.fru_steps_backward(
+        d_y, d_change, *tensors, ctx.nonlinearity, h, kept, a, *ctx.needs_input_grad[0:3:2]
     )
     wanted = zip(grads, ctx.needs_input_grad, strict=False)
     return (*(grad if needed else None for grad, needed in wanted), None, None)
@@ -225,7 +232,7 @@ def _refuse(ctx: Any, *_: Any) -> None:
     )
 
 
-torch.library.register_fake(LOOP, _shapes)
-torch.library.register_fake(LOOP_BACKWARD, _shapes_backward)
-torch.library.register_autograd(LOOP, _backward, setup_context=_save)
-torch.library.register_autograd(LOOP_BACKWARD, _refuse)
+torch.library.register_fake(STEPS, _shapes)
+torch.library.register_fake(STEPS_BACKWARD, _shapes_backward)
+torch.library.register_autograd(STEPS, _backward, setup_context=_save)
+torch.library.register_autograd(STEPS_BACKWARD, _refuse)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from .arrays import large_empty, product
+from .loop import by_sample
 from .outputs import Outputs, product_backward
 
 if TYPE_CHECKING:
@@ -28,7 +29,8 @@ class Backward:
     ) -> None:
         self.given, self.d_y = given, d_y
         x, rows, self.samples = given.x, given.rows, given.x.shape[1]
-        self.loop, self.memory = given.loop(), given.memory()
+        self.loop = given.loop()
+        self.memory = given.memory(self.loop)
         placed = self.memory.place(given.weight_ug)
         self.gate, self.gate_sums = self.loop.lay_out(placed), self.loop.lay_out_sums(placed)
         self.d_gate = torch.zeros_like(self.gate_sums)
@@ -37,7 +39,7 @@ class Backward:
         d_change = (
             x.new_zeros(self.samples, given.weight_ug.shape[1]) if d_change is None else d_change
         )
-        self.d_total = self.memory.scatter(d_change, self.loop.lanes)
+        self.d_total = self.memory.scatter(d_change)
         self.d_z = self.loop.pack_z(torch.zeros_like(given.z))
         self.d_w2 = torch.zeros_like(given.weight_gh)
         self.d_u_in = torch.zeros_like(given.weight_xh)
@@ -45,31 +47,34 @@ class Backward:
         if d_y is not None and given.weight_uy is not None:
             self.outputs = Outputs(self.memory.place(given.weight_uy), torch.zeros_like(d_y[0]))
         longest = self.loop.chunks(len(x))[0][0].stop
-        self.room = large_empty((longest, self.memory.n_h, self.loop.lanes), x)  # for d_h
+        self.room = large_empty((longest, *self.loop.tiles), x)  # for d_h
+        if self.memory.per_block > 1:  # or else its products fill it
+            self.room.zero_()
 
-    def through(self, part: slice, kept: Tensor, h: Tensor) -> None:
-        """Back through the steps of a chunk."""
+    def through(self, part: slice, kept: Tensor, h: Tensor, a: Tensor) -> None:
+        """Back through the steps of a chunk; a may be empty."""
         given = self.given
         x, c, stop = given.x[part], given.rows[part], given.stop_within(part)
-        d_h = self._reach_hidden(part, self.loop.hidden(h))
-        found = self.loop.backward(x, product(c, self.gate), stop, kept, h, d_h, self.d_z)
+        d_h = self._reach_hidden(part, h)
+        a = a if a.numel() else product(c, self.gate)
+        found = self.loop.backward(x, a, stop, kept, h, d_h, self.d_z)
         product_backward(found.a, c, self.gate_sums, self.d_gate, self.d_rows[part])
         self.d_w2 += found.w2
         self.d_u_in += found.u_in
         self.d_b2 += found.b2
         if self.d_x.numel():
-            self.d_x[part] = found.drive.transpose(1, 2) @ given.weight_xh
+            d_drive = by_sample(d_h, self.samples)[:, :, : len(given.weight_xh)]
+            self.d_x[part] = d_drive @ given.weight_xh
 
     def _reach_hidden(self, part: slice, hidden: Tensor) -> Tensor:
-        """What reaches h (L, n_h, lanes) from outside the loop: from the last u, and from y."""
+        """What reaches h from outside the loop: from the last u, and from y."""
         c, d_rows = self.given.rows[part], self.d_rows[part]
         d_h = self.room[: len(c)]
         self.memory.products_backward(c, self.d_total, out=d_h)
         if d_rows.numel():
             self.memory.rows_backward(hidden, self.d_total, out=d_rows)
         if self.d_y is not None:
-            hidden, reached = hidden[:, :, : self.samples], d_h[:, :, : self.samples]
-            self.outputs.backward(c, hidden, self.d_y[part], reached, d_rows)
+            self.outputs.backward(c, hidden, self.d_y[part], d_h, d_rows)
         return d_h
 
     def gradients(self) -> list[Tensor]:

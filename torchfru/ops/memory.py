@@ -7,38 +7,47 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from .arrays import padded
 from .collapsed import block_sizes
 
 
 class Memory:
     """sum_t C(t) h(t) and its gradients, slice by slice of h: each slice is a matrix product.
 
-    Held as (m, M, d * lanes): slice, block, and the d entries of every sample.
+    h comes as (L, rows, n_h, row), the sums are held as (m, M, rows * d * row): slice, block, and
+    the d entries of every sample. A slice that is all of h has the zeros behind h as well.
     """
 
-    def __init__(self, rows: Tensor, n_u: int, n_h: int) -> None:
-        self.rows, self.n_h = rows, n_h
+    def __init__(self, rows: Tensor, n_u: int, n_h: int, tiles: tuple[int, int, int]) -> None:
+        self.rows, self.tiles, self.n_u = rows, tiles, n_u
         self.blocks, self.per_block, self.freq_dim = block_sizes(rows, n_u, n_h)
+        self.width = tiles[1] if self.per_block == 1 else self.freq_dim
 
-    def empty(self, lanes: int) -> Tensor:
-        return self.rows.new_empty(self.per_block, self.blocks, self.freq_dim * lanes)
+    def empty(self) -> Tensor:
+        rows, _, row = self.tiles
+        return self.rows.new_empty(self.per_block, self.blocks, rows * self.width * row)
+
+    def _split(self, hidden: Tensor) -> Iterator[Tensor]:
+        """The slices of h, (L, rows, d, row) each."""
+        for i in range(self.per_block):
+            yield hidden[:, :, i * self.width : (i + 1) * self.width]
 
     def _slices(self, rows: Tensor, hidden: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """The columns of rows (L, M), and the part of h (L, d * lanes), that belong together."""
-        for i, part in enumerate(hidden.split(self.freq_dim, 1)):
+        """The columns of rows (L, M), and the part of h (L, ...), that belong together."""
+        for i, part in enumerate(self._split(hidden)):
             yield rows[:, i :: self.per_block], part.flatten(1)
 
     def add_products(self, rows: Tensor, hidden: Tensor, total: Tensor, fresh: bool) -> None:
-        """total += sum_t C(t) h(t), or = if ``fresh``, for h (L, n_h, lanes)."""
+        """total += sum_t C(t) h(t), or = if ``fresh``."""
         for (c, h), out in zip(self._slices(rows, hidden), total, strict=True):
             out.addmm_(c.t(), h, beta=0 if fresh else 1)
 
     def products_backward(self, rows: Tensor, d_total: Tensor, out: Tensor) -> None:
-        """The gradient of h (L, n_h, lanes), written to ``out``."""
+        """The gradient of h, written to ``out``."""
         if self.per_block == 1:
             torch.mm(rows, d_total[0], out=out.flatten(1))
             return
-        for i, part in enumerate(out.split(self.freq_dim, 1)):
+        for i, part in enumerate(self._split(out)):
             part.copy_((rows[:, i :: self.per_block] @ d_total[i]).view(part.shape))
 
     def rows_backward(self, hidden: Tensor, d_total: Tensor, out: Tensor) -> None:
@@ -63,15 +72,27 @@ class Memory:
 
     def gather(self, total: Tensor, samples: int) -> Tensor:
         """As u is: (N, n_u)."""
-        parts = total.unflatten(2, (self.freq_dim, -1))[..., :samples]  # (m, M, d, N)
-        return parts.permute(3, 1, 0, 2).flatten(1).contiguous()
+        u = total.new_empty(self.tiles[0] * self.tiles[2], self.n_u)
+        self._by_sample(u).copy_(self._by_row(total))
+        return u[:samples]
 
-    def scatter(self, u: Tensor, lanes: int) -> Tensor:
-        """From (N, n_u), with zeros in the lanes that hold no sample."""
-        total = self.empty(lanes)
-        if lanes != len(u):
+    def scatter(self, u: Tensor) -> Tensor:
+        """From (N, n_u), with zeros where there is no sample."""
+        total = self.empty()
+        if self.width != self.freq_dim:
             total.zero_()
-        parts = u.unflatten(1, (self.blocks, self.per_block, self.freq_dim))
-        held = total.unflatten(2, (self.freq_dim, -1))
-        held[..., : len(u)] = parts.permute(2, 1, 3, 0)
+        u = padded(u, (self.tiles[0] * self.tiles[2], self.n_u))
+        self._by_row(total).copy_(self._by_sample(u))
         return total
+
+    def _by_row(self, total: Tensor) -> Tensor:
+        """The sums as (rows, M, m, d, row)."""
+        rows, _, row = self.tiles
+        whole = total.view(self.per_block, self.blocks, rows, self.width, row)
+        return whole[:, :, :, : self.freq_dim].permute(2, 1, 0, 3, 4)
+
+    def _by_sample(self, u: Tensor) -> Tensor:
+        """u (lanes, n_u) as (rows, M, m, d, row)."""
+        rows, _, row = self.tiles
+        parts = u.view(rows, row, self.blocks, self.per_block, self.freq_dim)
+        return parts.permute(0, 2, 3, 4, 1)

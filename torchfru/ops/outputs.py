@@ -9,6 +9,7 @@ from . import output_kernels as kernels
 from .arrays import multiple, padded, product
 from .arrays import total as summed
 from .compiling import announced
+from .loop import add_by_sample, by_sample
 from .threads import run, shares
 from .vectors import lanes
 
@@ -31,9 +32,9 @@ class Outputs:
         self.total = padded(total, (len(total), width)).view(len(total), -1, self.vector)
 
     def forward(self, rows: Tensor, hidden: Tensor, y: Tensor) -> None:
-        """Write y (L, N, n_y), from the rows (L, K) and h (L, n_h, N)."""
+        """Write y (L, N, n_y), from the rows (L, K) and h."""
         e = product(rows, self.weight).view(len(rows), self.n_h, -1)
-        h = hidden.transpose(1, 2).contiguous()
+        h = by_sample(hidden, y.shape[1])[:, :, : self.n_h].contiguous()
         arguments = [array.numpy() for array in (e, h, self.total, y)]
 
         def work(_: int, part: range) -> None:
@@ -45,9 +46,9 @@ class Outputs:
     def backward(
         self, rows: Tensor, hidden: Tensor, d_y: Tensor, d_h: Tensor, d_rows: Tensor
     ) -> None:
-        """Add to d_h (L, n_h, N), d_rows (L, K or none) and the gradient of the weight."""
+        """Add to d_h, d_rows (L, K or none) and the gradient of the weight."""
         e = product(rows, self.weight).view(len(rows), self.n_h, -1)
-        h = hidden.transpose(1, 2).contiguous()
+        h = by_sample(hidden, d_y.shape[1])[:, :, : self.n_h].contiguous()
         parts = shares(d_y.shape[1])
         d_e = e.new_zeros(len(parts), *e.shape)
         found = torch.empty_like(h)
@@ -59,7 +60,7 @@ class Outputs:
 
         with announced(kernels.outputs_backward):
             run(work, parts)
-        d_h += found.transpose(1, 2)
+        add_by_sample(d_h, found)
         product_backward(summed(d_e).flatten(1), rows, self.weight, self.gradient, d_rows)
 
     def weight_gradient(self) -> Tensor:

@@ -32,6 +32,8 @@ class SmallLoop:
         self.n_g_padded = multiple(self.n_g, vector)
         self.n_h_padded = multiple(self.n_h, tile)
         self.h_row = multiple(self.n_h_padded - tile + multiple(tile, vector), vector)
+        self.numbers = self.n_g_padded * self.n_h_padded  # in A(t)
+        self.tiles = (samples, self.h_row, 1)  # of h at a step
         self.w2 = padded(w2, (self.n_h_padded, self.n_g_padded))
         self.u_in, self.b2 = u_in, b2
 
@@ -39,15 +41,11 @@ class SmallLoop:
         return cut(steps, CHUNK)
 
     def new_hidden(self, steps: int) -> Tensor:
-        return self.w2.new_zeros(steps, self.samples, self.h_row)
+        return self.w2.new_zeros(steps, *self.tiles)
 
     def new_kept(self, steps: int) -> Tensor:
         segments = -(-steps // SEGMENT)
         return self.w2.new_empty(segments, self.samples, self.n_g_padded)
-
-    def hidden(self, h: Tensor) -> Tensor:
-        """h as (L, n_h, lanes)."""
-        return h[:, :, : self.n_h].transpose(1, 2).contiguous()
 
     def pack_z(self, z: Tensor) -> Tensor:
         """(N, n_g) laid out for the kernels."""
@@ -60,6 +58,7 @@ class SmallLoop:
         self, x: Tensor, a: Tensor, stop: Tensor | None, z: Tensor, kept: Tensor, h: Tensor
     ) -> None:
         """As :meth:`BatchLoop.forward`."""
+        h = h.squeeze(3)  # (L, N, n_h)
         h[:, :, : self.n_h] = torch.nn.functional.linear(x, self.u_in, self.b2)
         a = a.view(-1, self.n_h_padded, self.n_g_padded)
         arrays = (a, self.w2, self._stops(stop), z, kept, h)
@@ -83,7 +82,7 @@ class SmallLoop:
         d_z: Tensor,
     ) -> LoopGradients:
         """As :meth:`BatchLoop.backward`."""
-        d_h = padded(d_h.transpose(1, 2), tuple(h.shape))
+        h, d_h = h.squeeze(3), d_h.squeeze(3)  # (L, N, n_h)
         a = a.view(-1, self.n_h_padded, self.n_g_padded)
         arrays = (a, self.w2, self._stops(stop), kept, h, d_h, d_z)
         arguments = [array.numpy() for array in arrays]
@@ -100,9 +99,9 @@ class SmallLoop:
         with announced(kernels.backward_small):
             run(work, parts)
         d_w2_sum = total(d_w2)[: self.n_h, : self.n_g]
-        d_drive = self.hidden(d_h)  # (L, n_h, N)
-        d_u_in, d_b2 = torch.bmm(d_drive, x).sum(0), d_drive.sum((0, 2))
-        return LoopGradients(d_drive, total(d_a).flatten(1), d_w2_sum, d_u_in, d_b2)
+        d_drive = d_h[:, :, : self.n_h].flatten(0, 1)  # (L N, n_h)
+        d_u_in, d_b2 = d_drive.t() @ x.flatten(0, 1), d_drive.sum(0)
+        return LoopGradients(total(d_a).flatten(1), d_w2_sum, d_u_in, d_b2)
 
     def lay_out(self, matrices: Tensor) -> Tensor:
         """As :meth:`BatchLoop.lay_out`."""
