@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .batch_loop import BatchLoop
     from .small_loop import SmallLoop
 
-SMALL_BATCH = 8  # up to here, a vector of samples would be mostly empty
+SMALL_BATCH = 4  # up to here, a vector of samples would be mostly empty
 KINDS = {"relu": RELU, "tanh": TANH, "identity": IDENTITY}
 
 
