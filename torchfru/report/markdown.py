@@ -19,7 +19,7 @@ def to_markdown(report: Report, path: Path) -> str:
     parts = [
         "# Results",
         "<!-- Written by `torchfru report`; not to be changed by hand. -->",
-        report.summary,
+        *report.summary,
         READING + " `torchfru report` builds this page, and one with figures, from the records.",
         _table(report.claims_table, records, level=2),
         *(_section(section, records) for section in report.sections),

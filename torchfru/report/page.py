@@ -13,7 +13,7 @@ from .claims import Claim, judge
 from .content import EMPTY, Section, Table
 from .records import Library, Record, Sweep, flat
 from .sections import all_sections
-from .summary import first_paragraph
+from .summary import summary
 
 READING = (
     "A number is the last epoch's measure on the test set, which chose nothing: the mean over "
@@ -34,8 +34,8 @@ class Report:
         return judge(self.library)
 
     @cached_property
-    def summary(self) -> str:
-        return first_paragraph(self.library, self.claims)
+    def summary(self) -> list[str]:
+        return summary(self.library, self.claims)
 
     @cached_property
     def sections(self) -> list[Section]:

@@ -1,4 +1,4 @@
-"""The first paragraph: where the results fall short of the paper, contradict it, or are missing."""
+"""The summary: where the results fall short of the paper or contradict it; then what they reach."""
 
 from __future__ import annotations
 
@@ -14,10 +14,14 @@ from .sections.mixtures import not_below_the_line
 CLOSE = 0.5  # points of a percent
 
 
-def first_paragraph(library: Library, claims: list[Claim]) -> str:
-    """Sentences computed from the records, the bad news first."""
-    parts = (_accuracies(library), _tuned(library), _verdicts(claims), _untrained(library))
-    return " ".join(sentence for part in (*parts, _missing(library)) for sentence in part)
+def summary(library: Library, claims: list[Claim]) -> list[str]:
+    """Paragraphs computed from the records: the bad news is the first."""
+    paragraphs = (
+        [*_accuracies(library), *_contradicted(claims), *_untrained(library)],
+        [*_tuned(library), _verdicts(claims)],
+        _missing(library),
+    )
+    return [" ".join(sentences) for sentences in paragraphs]
 
 
 def _accuracies(library: Library) -> list[str]:
@@ -48,8 +52,8 @@ def _accuracies(library: Library) -> list[str]:
     }
     named = [f"{kind}: {', '.join(names)}" for kind, names in kinds.items() if names]
     return [
-        f"Of the paper's {total} accuracies {reached} are reached, or missed by at most half a "
-        "point, after as many epochs.",
+        f"With the authors' settings, {reached} of the paper's {total} accuracies {_are(reached)} "
+        "reached, or missed by at most half a point, after as many epochs.",
         *(f"{sentence[0].upper()}{sentence[1:]}." for sentence in named),
     ]
 
@@ -67,13 +71,23 @@ def _tuned(library: Library) -> list[str]:
     return [f"With settings of our own (the paper's in brackets): {', '.join(found)}."]
 
 
-def _verdicts(claims: list[Claim]) -> list[str]:
-    parts = []
-    for verdict in get_args(Verdict):
+def _contradicted(claims: list[Claim]) -> list[str]:
+    sentences = []
+    for verdict in ("contradicted", "holds in part"):
         found = [f"“{claim.sentence}”" for claim in claims if claim.verdict == verdict]
-        named = found and verdict in ("contradicted", "holds in part")
-        parts.append(f"{verdict}: {len(found)}" + (f" ({', '.join(found)})" if named else ""))
-    return [f"The verdicts on its {len(claims)} claims in words: {'; '.join(parts)}."]
+        if found:
+            sentences.append(f"{verdict.capitalize()}: {', '.join(found)}.")
+    return sentences
+
+
+def _verdicts(claims: list[Claim]) -> str:
+    counts = Counter(claim.verdict for claim in claims)
+    named = ", ".join(f"{verdict} {counts[verdict]}" for verdict in get_args(Verdict))
+    return f"The verdicts on the paper's {len(claims)} claims in words: {named}."
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
 
 
 def _untrained(library: Library) -> list[str]:
