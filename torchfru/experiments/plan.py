@@ -53,6 +53,10 @@ def _frequencies(steps: int, minutes: float) -> dict[str, float]:
     return {name: minutes for name in names if f"steps{steps}-" in name}
 
 
+def _bases(task: str, minutes: float) -> dict[str, float]:
+    return {f"{task}-{basis}": minutes for basis in ("chebyshev", "legendre", "walsh")}
+
+
 def _memory(length: int, minutes: dict[str, float]) -> tuple[Planned, ...]:
     problems = ("adding", "copy")
     named = {f"{p}-{length}-{model}": cost for p in problems for model, cost in minutes.items()}
@@ -60,43 +64,45 @@ def _memory(length: int, minutes: dict[str, float]) -> tuple[Planned, ...]:
 
 
 _TUNED = (
-    *_runs(MNIST, {"fru-60-10-tuned": 20}, seeds=(0, 1, 2)),
+    *_runs(MNIST, {"fru-60-10-tuned": 18}, seeds=(0, 1, 2)),
     *_runs("imdb", {"fru-5-10-tuned": 6}, seeds=(0, 1, 2)),
 )
 
 _FIRST = (
-    *_runs(MNIST, {"fru-60-10": 20}),
+    *_runs(MNIST, {"fru-60-10": 18}),
     *_runs("imdb", {"fru-5-10": 6}),
     *_runs("mix-poly-5", {"fru": 2, "lstm": 14, "rnn": 5, "sru": 10}),
     *_runs("memory", {"adding-100-fru": 1, "adding-1000-fru": 12, "copy-100-fru": 5}),
-    *_runs("bases", {f"mix-poly-5-{b}": 2 for b in ("chebyshev", "legendre", "walsh")}),
+    *_runs("bases", _bases("mix-poly-5", 2)),
     *_runs("mix-sin", {"fru": 2}),
     *_runs("gradients", {"fru": 3, "rnn": 6, "sru": 12, "lstm": 16}),
-    *_runs("frequencies", _frequencies(28, 3.5)),
+    *_runs("frequencies", _frequencies(28, 2.5)),
     *_runs("mix-sin", {"rnn": 5, "sru": 10, "lstm": 14}),
 )
 
 _TABLES = (
     *_runs("imdb", {"fru-1-10": 6}),
-    *_runs("pixel-mnist", {"fru-40-10": 18}),
+    *_runs("pixel-mnist", {"fru-40-10": 17}),
     *_runs(("mix-poly-10", "mix-poly-15"), {"fru": 2, "rnn": 5, "sru": 10, "lstm": 14}),
     *_runs("imdb", {"rnn": 15, "sru": 40, "lstm": 40}),
     *_runs(MNIST, {"rnn": 48, "sru": 60, "lstm": 60}),
 )
 
 _SEEDS = (
-    *_runs(MNIST, {"fru-60-10": 20}, seeds=(1, 2)),
+    *_runs(MNIST, {"fru-60-10": 18}, seeds=(1, 2)),
     *_runs("imdb", {"fru-5-10": 6, "fru-1-10": 6}, seeds=(1, 2)),
     *_runs(SYNTHETIC, {"fru": 2}, seeds=(1, 2)),
-    *_runs("pixel-mnist", {"fru-40-10": 18}, seeds=(1, 2)),
+    *_runs("pixel-mnist", {"fru-40-10": 17}, seeds=(1, 2)),
+    *_runs("bases", _bases("mix-poly-5", 2), seeds=(1, 2)),
+    *_runs("frequencies", _frequencies(28, 2.5), seeds=(1, 2)),
 )
 
 _REST = (
-    *_runs("bases", {f"permuted-{b}": 20 for b in ("chebyshev", "legendre", "walsh")}),
+    *_runs("bases", _bases("permuted", 18)),
     *_memory(100, {"rnn": 2, "gru": 6, "sru": 5, "lstm": 7}),
     *_runs("memory", {"copy-1000-fru": 35, "adding-10000-fru": 4, "copy-10000-fru": 20}),
     *_memory(1000, {"rnn": 8, "gru": 11, "sru": 11, "lstm": 11}),
-    *_runs("frequencies", _frequencies(784, 20)),
+    *_runs("frequencies", _frequencies(784, 17)),
     *_memory(10_000, {"rnn": 12, "gru": 15, "sru": 18, "lstm": 18}),
     *_runs(
         SYNTHETIC,

@@ -129,7 +129,7 @@ class FRU(FRUMemory, RecurrentLayer):
         self._check_time(taken if t is None else t + taken)
         weights = weights_of(self, suffix)
         outputs, memory, done = [], u, 0
-        for piece in x.split(PIECE):
+        for piece in x.split(PIECE) if len(x) > PIECE else (x,):
             steps = self._steps(t, done, piece)
             y, memory = fru_scan(
                 piece,

@@ -191,7 +191,7 @@ def _read_torch(layer: nn.Module, x: Tensor, lengths: Tensor | None, every_step:
         return y if every_step else y[:, -1]
     padded = x.shape[1]
     x = x[:, : max(1, int(lengths.max()))]
-    mask = sequence_mask(lengths, x.shape[1]).transpose(0, 1)  # (N, L, 1)
+    mask = sequence_mask(x.transpose(0, 1), lengths).transpose(0, 1)  # (N, L, 1)
     y, _ = layer(torch.where(mask, x, 0.0))
     if every_step:
         return F.pad(torch.where(mask, y, 0.0), (0, 0, 0, padded - x.shape[1]))

@@ -194,7 +194,7 @@ class RecurrentLayer(nn.Module):
             padded = x.shape[0]
             if lengths is not None:
                 x, lengths = _trim(x, lengths)
-                mask = sequence_mask(lengths, x.shape[0])  # (L, N, 1)
+                mask = sequence_mask(x, lengths)  # (L, N, 1)
                 x = torch.where(mask, x, 0.0)  # whatever the padding holds, NaN included
             output, memories = self._run_layers(x, hx, lengths)
             if lengths is not None and self.return_sequences:
@@ -229,7 +229,7 @@ class RecurrentLayer(nn.Module):
             x = torch.cat(outputs, -1) if self.bidirectional else outputs[0]
             if not last:
                 x = nn.functional.dropout(x, self.dropout, self.training)
-        return x, torch.stack(memories)
+        return x, memories[0].unsqueeze(0) if len(memories) == 1 else torch.stack(memories)
 
     def _state_of(
         self, index: int, hx: State | None, x: Tensor
@@ -352,9 +352,15 @@ def describe(module: nn.Module, defaults: dict[str, Any]) -> str:
     return ", ".join([f"{module.input_size}, {module.hidden_size}", *changed])
 
 
-def sequence_mask(lengths: Tensor, steps: int) -> Tensor:
-    """(L, N, 1): whether a step belongs to its sequence."""
-    return (torch.arange(steps, device=lengths.device).unsqueeze(-1) < lengths).unsqueeze(-1)
+def sequence_mask(x: Tensor, lengths: Tensor) -> Tensor:
+    """(L, N, 1): whether a step of x (L, N, n) belongs to its sequence.
+
+    Laid out as x is: so is then what the two make together, and its gradient.
+    """
+    steps = torch.arange(x.shape[0], device=x.device)
+    if x.stride(0) < x.stride(1):  # a sample's steps lie together
+        return (steps < lengths.unsqueeze(-1)).t().unsqueeze(-1)
+    return (steps.unsqueeze(-1) < lengths).unsqueeze(-1)
 
 
 def flip(x: Tensor, lengths: Tensor | None) -> Tensor:
@@ -370,4 +376,5 @@ def _trim(x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
     """Without the steps that no sequence reaches."""
     if not known(lengths) or lengths.numel() == 0:
         return x, lengths
-    return x[: max(1, int(lengths.max()))], lengths
+    longest = max(1, int(lengths.max()))
+    return (x if longest == len(x) else x[:longest]), lengths
