@@ -14,6 +14,7 @@ from torch.nn.utils.rnn import (
 
 import torchfru
 from torchfru.nn import fru as fru_module
+from torchfru.ops import sru_loops
 
 BACKENDS = torchfru.available_backends()
 
@@ -324,3 +325,25 @@ def test_fast_sru_equals_reference(bidirectional, every_step, nonlinearity, dtyp
         inputs = {"input": x, "hx": (*state, torch.zeros(state[0].shape[:2]).long()), **extra}
         expected = results(layer, inputs, "reference")
         assert_close(results(layer, inputs, "collapsed"), expected, tolerance)
+
+
+@pytest.mark.parametrize("nonlinearity", ["tanh", "identity"])
+@pytest.mark.parametrize("every_step", [True, False])
+def test_sru_has_first_and_second_derivatives(nonlinearity, every_step, monkeypatch):
+    monkeypatch.setattr(sru_loops, "STEPS_AT_ONCE", 2)
+    layer = make_sru(
+        nonlinearity=nonlinearity, stat_size=2, gate_size=2, return_sequences=every_step
+    )
+    names = [name for name, _ in layer.named_parameters()]
+    x = torch.randn(3, 2, 3, dtype=torch.float64, requires_grad=True)
+    u = torch.randn(1, 2, layer.state_size, dtype=torch.float64, requires_grad=True)
+
+    def run(x, u, *weights):
+        swapped = dict(zip(names, weights, strict=True))
+        state = (u, torch.zeros(1, 2).long())
+        output, (u, _) = torch.func.functional_call(layer, swapped, (x, state))
+        return output, u
+
+    inputs = (x, u, *layer.parameters())
+    assert torch.autograd.gradcheck(run, inputs)
+    assert torch.autograd.gradgradcheck(run, inputs)

@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from . import sru_loops
 from .weights import NONLINEARITIES, Weights
 
 
@@ -69,30 +70,20 @@ def fast_scan(
 
 def _hidden(x: Tensor, u: Tensor, alphas: Tensor, weights: Weights, nonlinearity: str) -> Tensor:
     """h at every step, carrying W1_k u_k for each decay."""
-    phi = NONLINEARITIES[nonlinearity]
-    count, alpha = alphas.shape[0], alphas.unsqueeze(-1)
+    count, n_g = len(alphas), len(weights.weight_ug)
     from_x = F.linear(x, weights.weight_xh, weights.bias_h)  # (L, N, n_h)
     w = weights.weight_ug.unflatten(1, (count, -1))  # (n_g, K, n_h)
     to_z = w.permute(2, 1, 0).flatten(1)  # (n_h, K n_g)
-    to_h = weights.weight_gh.t()  # (n_g, n_h)
-    z = torch.einsum("nkh,gkh->nkg", u.unflatten(1, (count, -1)), w)  # (N, K, n_g)
-    bias = 0.0 if weights.bias_g is None else weights.bias_g
-    hidden = []
-    for from_x_t in from_x.unbind(0):
-        h = phi(torch.addmm(from_x_t, phi(z.sum(1) + bias), to_h))
-        z = torch.lerp((h @ to_z).unflatten(1, (count, -1)), z, alpha)
-        hidden.append(h)
-    return torch.stack(hidden)
+    bias = x.new_zeros(n_g) if weights.bias_g is None else weights.bias_g
+    bias = (bias / count).repeat(count)  # (K n_g,): the sum over k has b1 in it
+    z = torch.einsum("nkh,gkh->nkg", u.unflatten(1, (count, -1)), w).flatten(1) + bias
+    return sru_loops.hidden(from_x, z, weights.weight_gh.t(), to_z, bias, alphas, nonlinearity)
 
 
 def _outputs(h: Tensor, u: Tensor, alphas: Tensor, weights: Weights) -> Tensor:
     """y at every step (L, N, n_y): the memories by one recurrence, Y by one product."""
-    alpha = alphas.unsqueeze(-1)
-    memory, memories = u.unflatten(1, (alphas.shape[0], -1)), []
-    for h_t in h.unbind(0):
-        memory = torch.lerp(h_t.unsqueeze(1), memory, alpha)  # (N, K, n_h)
-        memories.append(memory.flatten(1))
-    return F.linear(torch.stack(memories), weights.weight_uy, weights.bias_y)
+    memories = sru_loops.memories(h, u.unflatten(1, (len(alphas), -1)), alphas)
+    return F.linear(memories.flatten(2), weights.weight_uy, weights.bias_y)
 
 
 def _memory(h: Tensor, u: Tensor, alphas: Tensor, lengths: Tensor | None) -> Tensor:

@@ -1,0 +1,190 @@
+"""SRU's two loops over time, each as a function that autograd can follow and by hand.
+
+By hand, a step writes into memory that is there already, keeps nothing but h and g, and leaves
+the gradients of the weights to one product over many steps. torch's compiler wants the plain
+functions, and so do second derivatives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .weights import NONLINEARITIES
+
+STEPS_AT_ONCE = 64  # that wait for one product with the gradient of the weights
+_aten = torch.ops.aten
+
+
+def hidden(
+    from_x: Tensor, z: Tensor, to_h: Tensor, to_z: Tensor, bias: Tensor, alphas: Tensor, kind: str
+) -> Tensor:
+    """h (L, N, n_h) at every step, from U x + b2, and from z (N, K n_g), which is carried.
+
+    z_k = W1_k u_k + b1 / K sums up to what g is made of. to_h is W2 (n_g, n_h), to_z is W1
+    (n_h, K n_g), both transposed; bias (K n_g,) is b1 / K, for each k.
+    """
+    return _by_hand(Hidden, plain_hidden, (from_x, z, to_h, to_z, bias, alphas), kind)
+
+
+def memories(h: Tensor, u: Tensor, alphas: Tensor) -> Tensor:
+    """u (L, N, K, n_h) after every step, from h (L, N, n_h) and u (N, K, n_h) before the first."""
+    return _by_hand(Memories, plain_memories, (h, u, alphas))
+
+
+def _by_hand(function: Any, plain: Callable[..., Tensor], inputs: Any, *options: Any) -> Tensor:
+    if torch.compiler.is_compiling() or inputs[-1].requires_grad:  # by hand, alphas are constants
+        return plain(*inputs, *options)
+    result: Tensor = function.apply(*inputs, *options)[0]
+    return result
+
+
+# As functions that autograd can follow -------------------------------------------------------
+
+
+def plain_hidden(
+    from_x: Tensor, z: Tensor, to_h: Tensor, to_z: Tensor, bias: Tensor, alphas: Tensor, kind: str
+) -> Tensor:
+    phi, alpha = NONLINEARITIES[kind], alphas.unsqueeze(-1)
+    z, found = z.unflatten(1, (len(alphas), -1)), []  # (N, K, n_g)
+    for from_x_t in from_x.unbind(0):
+        h = phi(torch.addmm(from_x_t, phi(z.sum(1)), to_h))
+        z = torch.lerp(torch.addmm(bias, h, to_z).view_as(z), z, alpha)
+        found.append(h)
+    return torch.stack(found)
+
+
+def plain_memories(h: Tensor, u: Tensor, alphas: Tensor) -> Tensor:
+    found = []
+    for h_t in h.unbind(0):
+        u = torch.lerp(h_t.unsqueeze(1), u, alphas.unsqueeze(-1))
+        found.append(u)
+    return torch.stack(found)
+
+
+def _second_order(
+    plain: Callable[..., Tensor], inputs: list[Tensor], options: tuple[Any, ...], gradient: Tensor
+) -> tuple[Tensor | None, ...]:
+    """The gradients of the inputs, as functions that can be derived once more."""
+    wanted = [tensor for tensor in inputs if tensor.requires_grad]
+    found = torch.autograd.grad(plain(*inputs, *options), wanted, gradient, create_graph=True)
+    rest = iter(found)
+    return tuple(next(rest) if tensor.requires_grad else None for tensor in inputs)
+
+
+# By hand -----------------------------------------------------------------------------------
+
+
+class Hidden(torch.autograd.Function):
+    """:func:`plain_hidden`, and g beside it."""
+
+    @staticmethod
+    def forward(
+        from_x: Tensor,
+        z: Tensor,
+        to_h: Tensor,
+        to_z: Tensor,
+        bias: Tensor,
+        alphas: Tensor,
+        kind: str,
+    ) -> tuple[Tensor, Tensor]:
+        alpha, count = alphas.unsqueeze(-1), len(alphas)
+        h = from_x.clone(memory_format=torch.contiguous_format)
+        g = h.new_empty(*h.shape[:2], to_h.shape[0])
+        z = z.unflatten(1, (count, -1)).clone()  # (N, K, n_g)
+        product = torch.empty_like(z)
+        flat = product.flatten(1)  # (N, K n_g), the same memory
+        for g_t, h_t in zip(g, h, strict=True):
+            _apply(kind, torch.sum(z, 1, out=g_t))
+            _apply(kind, h_t.addmm_(g_t, to_h))
+            torch.addmm(bias, h_t, to_z, out=flat)
+            torch.lerp(product, z, alpha, out=z)
+        return h, g
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        *tensors, ctx.kind = inputs
+        ctx.save_for_backward(*tensors, *output)
+        ctx.mark_non_differentiable(output[1])
+
+    @staticmethod
+    def backward(ctx: Any, d_h: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        *inputs, h, g = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            return (*_second_order(plain_hidden, inputs, (ctx.kind,), d_h), None)
+        _, _, to_h, to_z, bias, alphas = inputs
+        alpha, rest = alphas.unsqueeze(-1), 1 - alphas.unsqueeze(-1)
+        from_h, from_z = to_h.t(), to_z.t()
+        d_x, d_g = d_h.clone(memory_format=torch.contiguous_format), torch.empty_like(g[0])
+        d_z = h.new_zeros(h.shape[1], len(alphas), to_h.shape[0])  # (N, K, n_g)
+        d_weights = torch.zeros_like(to_h), torch.zeros_like(to_z), torch.zeros_like(bias)
+        for first in reversed(range(0, len(h), STEPS_AT_ONCE)):
+            part = slice(first, first + STEPS_AT_ONCE)
+            d_product = h.new_empty(len(h[part]), *d_z.shape)
+            flat = d_product.flatten(2)  # (L, N, K n_g), the same memory
+            steps = list(zip(d_product, flat, d_x[part], h[part], g[part], strict=True))
+            for d_product_t, flat_t, d_x_t, h_t, g_t in reversed(steps):
+                torch.mul(d_z, rest, out=d_product_t)
+                _apply_backward(ctx.kind, d_x_t.addmm_(flat_t, from_z), h_t)
+                _apply_backward(ctx.kind, torch.mm(d_x_t, from_h, out=d_g), g_t)
+                d_z.mul_(alpha).add_(d_g.unsqueeze(1))
+            _add_weights(d_weights, g[part], h[part], d_x[part], flat)
+        return d_x, d_z.flatten(1), *d_weights, None, None
+
+
+def _add_weights(
+    d_weights: tuple[Tensor, Tensor, Tensor], g: Tensor, h: Tensor, d_x: Tensor, d_product: Tensor
+) -> None:
+    """Add to the gradients of to_h, to_z and bias what some steps contribute."""
+    d_product = d_product.flatten(0, 1)  # (L N, K n_g)
+    d_weights[0].addmm_(g.flatten(0, 1).t(), d_x.flatten(0, 1))
+    d_weights[1].addmm_(h.flatten(0, 1).t(), d_product)
+    d_weights[2].add_(d_product.sum(0))
+
+
+class Memories(torch.autograd.Function):
+    """:func:`plain_memories`, in a tuple."""
+
+    @staticmethod
+    def forward(h: Tensor, u: Tensor, alphas: Tensor) -> tuple[Tensor]:
+        found = h.new_empty(len(h), *u.shape)
+        alpha = alphas.unsqueeze(-1)
+        for h_t, after in zip(h.unsqueeze(2), found, strict=True):
+            u = torch.lerp(h_t, u, alpha, out=after)
+        return (found,)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor]) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, d_found: Tensor) -> tuple[Tensor | None, ...]:
+        h, u, alphas = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            return _second_order(plain_memories, [h, u, alphas], (), d_found)
+        alpha, rest = alphas.unsqueeze(-1), 1 - alphas.unsqueeze(-1)
+        d_h, d_u, scaled = torch.empty_like(h), torch.zeros_like(u), torch.empty_like(u)
+        for d_h_t, d_found_t in reversed(list(zip(d_h, d_found, strict=True))):
+            d_u.add_(d_found_t)
+            torch.sum(torch.mul(d_u, rest, out=scaled), 1, out=d_h_t)
+            d_u.mul_(alpha)
+        return d_h, d_u, None
+
+
+def _apply(kind: str, tensor: Tensor) -> None:
+    """phi, in place."""
+    if kind == "relu":
+        tensor.relu_()
+    elif kind == "tanh":
+        tensor.tanh_()
+
+
+def _apply_backward(kind: str, gradient: Tensor, value: Tensor) -> None:
+    """The gradient times the slope of phi where it took this value, in place."""
+    if kind == "relu":
+        _aten.threshold_backward.grad_input(gradient, value, 0, grad_input=gradient)
+    elif kind == "tanh":
+        _aten.tanh_backward.grad_input(gradient, value, grad_input=gradient)
