@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -250,6 +251,15 @@ def python(program: str, **environment: str) -> subprocess.CompletedProcess[str]
         timeout=120,
         env={**os.environ, **environment},
     )
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the team is torch's own on Linux only")
+def test_team_of_threads_is_found_where_torch_is_reached_by_a_link(tmp_path, monkeypatch):
+    here = threads._openmp.__wrapped__()
+    assert here is not None
+    (tmp_path / "torch").symlink_to(Path(torch.__file__).parent)
+    monkeypatch.setattr(torch, "__file__", str(tmp_path / "torch" / "__init__.py"))
+    assert threads._openmp.__wrapped__() is not None
 
 
 def test_works_after_a_fork():

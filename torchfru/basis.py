@@ -67,8 +67,8 @@ class Fourier(Basis):
     def rows(self, steps: Tensor, freqs: Tensor, phase: Tensor | None, seq_len: int) -> Tensor:
         # f t / T counts up to seq_len turns, where float32 has no digits left for the angle:
         # whole turns are dropped in float64 first.
-        turns = steps.unsqueeze(-1).to(_exact(steps)) * freqs.to(_exact(steps)) / seq_len
-        angle = (2 * math.pi * (turns - turns.floor())).to(_at_least_float32(freqs))
+        turns = steps.unsqueeze(-1).to(_exact(steps)) * (freqs.to(_exact(steps)) / seq_len)
+        angle = (2 * math.pi * turns.frac()).to(_at_least_float32(freqs))
         return torch.cos(angle if phase is None else angle + phase)
 
 

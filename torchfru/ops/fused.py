@@ -2,7 +2,8 @@
 
 Everything but the loop is matrix algebra. It is done here in chunks over time, so that of all
 that grows with the number of steps only h is held, z at every few steps, and A(t) where it takes no
-more room than h. Numba is imported where the operator runs: importing this file needs torch only.
+more room than h or than a chunk's. Numba is imported where the operator runs: importing this file
+needs torch only.
 """
 
 from __future__ import annotations
@@ -132,10 +133,11 @@ class Problem(NamedTuple):
     def memory(self, loop: BatchLoop | SmallLoop) -> Memory:
         return Memory(self.rows, self.weight_ug.shape[1], self.weight_gh.shape[0], loop.tiles)
 
-    def new_gates(self, numbers: int) -> Tensor:
-        """Room for A(t) at every step, or (0,) where it would take more than h."""
-        samples, n_g = len(self.z), self.z.shape[1]
-        return large_empty((len(self.x), numbers) if samples >= n_g else (0,), self.x)
+    def new_gates(self, loop: BatchLoop | SmallLoop) -> Tensor:
+        """Room for A(t) at every step; (0,) where that is more than h takes, and than a chunk's."""
+        steps, (samples, n_g) = len(self.x), self.z.shape
+        kept = samples >= n_g or len(loop.chunks(steps)) == 1
+        return large_empty((steps, loop.numbers) if kept else (0,), self.x)
 
     def stop_within(self, part: slice) -> Tensor | None:
         """Where each sequence ends, counted from the first step of a part."""
@@ -151,7 +153,7 @@ def _fru_steps(*inputs: Any) -> tuple[Tensor, ...]:
     x, loop = given.x, given.loop()
     memory = given.memory(loop)
     gate = loop.lay_out(memory.place(given.weight_ug))  # (K, numbers in A)
-    h, kept, a = loop.new_hidden(len(x)), loop.new_kept(len(x)), given.new_gates(loop.numbers)
+    h, kept, a = loop.new_hidden(len(x)), loop.new_kept(len(x)), given.new_gates(loop)
     z, total = loop.pack_z(given.z), memory.empty()
     y, outputs = _new_outputs(given), None
     if given.weight_uy is not None and given.y is not None:
@@ -170,7 +172,7 @@ def _shapes(*inputs: Any) -> tuple[Tensor, ...]:
     given = Problem(*inputs)
     x, loop = given.x, given.loop()
     change = x.new_empty(x.shape[1], given.weight_ug.shape[1])
-    a = given.new_gates(loop.numbers)
+    a = given.new_gates(loop)
     return _new_outputs(given), change, loop.new_hidden(len(x)), loop.new_kept(len(x)), a
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import torch
@@ -31,8 +32,8 @@ class Backward:
         x, rows, self.samples = given.x, given.rows, given.x.shape[1]
         self.loop = given.loop()
         self.memory = given.memory(self.loop)
-        placed = self.memory.place(given.weight_ug)
-        self.gate, self.gate_sums = self.loop.lay_out(placed), self.loop.lay_out_sums(placed)
+        self.placed = self.memory.place(given.weight_ug)  # (K, n_g, n_h)
+        self.gate_sums = self.loop.lay_out_sums(self.placed)
         self.d_gate = torch.zeros_like(self.gate_sums)
         self.d_x = x.new_empty(x.shape if needs_x else 0)
         self.d_rows = rows.new_zeros(rows.shape if needs_rows else 0)
@@ -65,6 +66,11 @@ class Backward:
         if self.d_x.numel():
             d_drive = by_sample(d_h, self.samples)[:, :, : len(given.weight_xh)]
             self.d_x[part] = d_drive @ given.weight_xh
+
+    @cached_property
+    def gate(self) -> Tensor:
+        """What makes A(t) out of a row (K, numbers): needed where A(t) was not kept."""
+        return self.loop.lay_out(self.placed)
 
     def _reach_hidden(self, part: slice, hidden: Tensor) -> Tensor:
         """What reaches h from outside the loop: from the last u, and from y."""

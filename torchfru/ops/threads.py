@@ -52,7 +52,8 @@ def _openmp() -> Any:
         return None
     lines = loaded.read_text().splitlines()
     paths = {line.split(maxsplit=5)[-1] for line in lines if "libgomp" in line}
-    own = [path for path in paths if Path(path).parent == Path(torch.__file__).parent / "lib"]
+    folder = (Path(torch.__file__).parent / "lib").resolve()  # the system knows no symbolic links
+    own = [path for path in paths if Path(path).parent == folder]
     library = ctypes.CDLL(own[0]) if own else None
     return library if hasattr(library, "GOMP_parallel") else None
 
