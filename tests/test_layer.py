@@ -331,9 +331,8 @@ def test_fast_sru_equals_reference(bidirectional, every_step, nonlinearity, dtyp
 @pytest.mark.parametrize("every_step", [True, False])
 def test_sru_has_first_and_second_derivatives(nonlinearity, every_step, monkeypatch):
     monkeypatch.setattr(sru_loops, "STEPS_AT_ONCE", 2)
-    layer = make_sru(
-        nonlinearity=nonlinearity, stat_size=2, gate_size=2, return_sequences=every_step
-    )
+    sizes = {"alphas": (0.0, 0.9), "stat_size": 2, "gate_size": 2, "hidden_size": 2}
+    layer = make_sru(nonlinearity=nonlinearity, return_sequences=every_step, **sizes)
     names = [name for name, _ in layer.named_parameters()]
     x = torch.randn(3, 2, 3, dtype=torch.float64, requires_grad=True)
     u = torch.randn(1, 2, layer.state_size, dtype=torch.float64, requires_grad=True)
