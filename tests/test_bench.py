@@ -32,15 +32,25 @@ def test_spread_is_relative_to_the_median():
     assert timing.spread == pytest.approx(1 / 3)
 
 
-@pytest.mark.skipif(
+on_linux = pytest.mark.skipif(
     not Path("/proc/self/clear_refs").exists(), reason="peak memory is measured on Linux"
 )
+
+
+@on_linux
 def test_peak_memory_sees_what_a_step_allocates():
     shape = replace(SMALL, steps=300, batch=256, num_freqs=60, freq_dim=10)
     direct, collapsed = (bench.peak_memory(shape, f"FRU {b}") for b in ("reference", "collapsed"))
     floats = 300 * 256 * 600 * 4  # u at every step, which the definition keeps
     assert direct > floats
     assert collapsed < floats / 2
+
+
+@on_linux
+def test_a_long_sequence_takes_little_memory():
+    steps = 200_000
+    shape = replace(bench.PRESETS["pixel-mnist"], steps=steps, batch=1)
+    assert bench.peak_memory(shape, "FRU numba") < 800 * steps  # 1 GiB for a million and a quarter
 
 
 def test_command_writes_figures_and_a_plot(tmp_path):

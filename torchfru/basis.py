@@ -68,7 +68,7 @@ class Fourier(Basis):
         # f t / T counts up to seq_len turns, where float32 has no digits left for the angle:
         # whole turns are dropped in float64 first.
         turns = steps.unsqueeze(-1).to(_exact(steps)) * (freqs.to(_exact(steps)) / seq_len)
-        angle = (2 * math.pi * turns.frac()).to(_at_least_float32(freqs))
+        angle = turns.frac_().mul_(2 * math.pi).to(_at_least_float32(freqs))
         return torch.cos(angle if phase is None else angle + phase)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,13 +13,15 @@ from torch import Tensor
 
 from ..basis import Basis
 from ..ops import fru_scan
+from .again import made_again
 from .cell import RecurrentCell
 from .checks import known
 from .memory import FRUMemory
 from .recurrent import RecurrentLayer, weights_of
 
-# Steps whose basis rows and A(t) are held at once: longer sequences are read in pieces.
-PIECE = 4096
+# Steps whose basis rows are held at once: longer sequences are read in pieces, and the rows of each
+# are made again for the backward pass, so that h is all that grows with the number of steps.
+PIECE = 8192
 
 
 class FRU(FRUMemory, RecurrentLayer):
@@ -130,16 +134,17 @@ class FRU(FRUMemory, RecurrentLayer):
         weights = weights_of(self, suffix)
         outputs, memory, done = [], u, 0
         for piece in x.split(PIECE) if len(x) > PIECE else (x,):
-            steps = self._steps(t, done, piece)
-            y, memory = fru_scan(
-                piece,
-                memory,
-                self._basis_rows(steps, suffix) / self.seq_len,
-                weights,
-                nonlinearity=self.nonlinearity,
-                every_step=every_step,
-                lengths=None if lengths is None else lengths - done,
-            )
+            make = partial(self._scaled_rows, t, slice(done, done + len(piece)), suffix)
+            with made_again(make) if len(x) > PIECE else nullcontext(make()) as rows:
+                y, memory = fru_scan(
+                    piece,
+                    memory,
+                    rows,
+                    weights,
+                    nonlinearity=self.nonlinearity,
+                    every_step=every_step,
+                    lengths=None if lengths is None else lengths - done,
+                )
             if y is not None:
                 outputs.append(y)
             done += piece.shape[0]
@@ -148,9 +153,13 @@ class FRU(FRUMemory, RecurrentLayer):
             return F.linear(memory, weights.weight_uy, weights.bias_y), memory
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs), memory
 
-    def _steps(self, t: Tensor | None, done: int, piece: Tensor) -> Tensor:
-        """Absolute steps of a piece: (L,) where all samples agree, or else (L, N)."""
-        steps = torch.arange(1, piece.shape[0] + 1, device=piece.device) + done
+    def _scaled_rows(self, t: Tensor | None, part: slice, suffix: str) -> Tensor:
+        """c(t) for a part of the sequence: the basis with the factor 1/T of the update rule."""
+        return self._basis_rows(self._steps(t, part), suffix) / self.seq_len
+
+    def _steps(self, t: Tensor | None, part: slice) -> Tensor:
+        """Absolute steps of a part: (L,) where all samples agree, or else (L, N)."""
+        steps = torch.arange(part.start + 1, part.stop + 1, device=self.freqs.device)
         if t is not None:
             together = known(t) and t.numel() > 0 and bool((t == t[0]).all())
             steps = steps + t[0] if together else steps.unsqueeze(-1) + t

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
 import mmap
 import weakref
 from collections.abc import Sequence
-from functools import cache
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
-PAGE, ALIGNED = mmap.PAGESIZE, 64
+# Without this, the copies of a process would write into the same memory; Windows makes no copies.
+PRIVATE = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
 
 
 def multiple(size: int, unit: int) -> int:
@@ -80,9 +80,7 @@ def _take(size: int) -> NDArray[np.uint8]:
             return block
     for block in list(_free.values())[:1]:  # what is kept may be of sizes that nobody needs now
         _free.pop(id(block), None)
-    memory = np.empty(size + ALIGNED, np.uint8)
-    _advise(memory)
-    return memory[-memory.ctypes.data % ALIGNED :]
+    return _new(size)
 
 
 def _give_back(block: NDArray[np.uint8]) -> None:
@@ -90,15 +88,11 @@ def _give_back(block: NDArray[np.uint8]) -> None:
         _free[id(block)] = block
 
 
-def _advise(memory: NDArray[np.uint8]) -> None:
-    """Ask for huge pages: one fault for each page is most of the cost of touching memory first."""
-    madvise = _madvise()
-    if madvise is not None:
-        start = -(-memory.ctypes.data // PAGE) * PAGE
-        length = (memory.ctypes.data + memory.nbytes - start) // PAGE * PAGE
-        madvise(ctypes.c_void_p(start), ctypes.c_size_t(length), mmap.MADV_HUGEPAGE)  # a hint
-
-
-@cache
-def _madvise() -> Any:
-    return ctypes.CDLL(None).madvise if hasattr(mmap, "MADV_HUGEPAGE") else None
+def _new(size: int) -> NDArray[np.uint8]:
+    """Memory straight from the system: among what comes and goes in between, in the heap, blocks
+    that stay would leave holes. In huge pages, as touching memory first costs a fault for each."""
+    memory = mmap.mmap(-1, size, **PRIVATE)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        with suppress(OSError):  # a hint; not every system has huge pages
+            memory.madvise(mmap.MADV_HUGEPAGE)
+    return np.frombuffer(memory, np.uint8)

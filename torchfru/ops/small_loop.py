@@ -41,11 +41,11 @@ class SmallLoop:
         return cut(steps, CHUNK)
 
     def new_hidden(self, steps: int) -> Tensor:
-        return self.w2.new_zeros(steps, *self.tiles)
+        return large_empty((steps, *self.tiles), self.w2).zero_()
 
     def new_kept(self, steps: int) -> Tensor:
         segments = -(-steps // SEGMENT)
-        return self.w2.new_empty(segments, self.samples, self.n_g_padded)
+        return large_empty((segments, self.samples, self.n_g_padded), self.w2)
 
     def pack_z(self, z: Tensor) -> Tensor:
         """(N, n_g) laid out for the kernels."""
