@@ -1,6 +1,7 @@
 """The loop as kernels for many samples: a vector holds one number of each of 8 or 16 samples.
 
-A row of one or two such vectors keeps its z in cache for all steps.
+A row of one or two such vectors keeps its z in the first cache for a segment of steps; then comes
+the next row, while A(t) of the segment is still in the second.
 """
 
 from __future__ import annotations
@@ -40,29 +41,29 @@ def forward(x, a, w2, u_in, b2, stop, z, kept, h, kind, tile, width, first, last
     """Fill h and kept, and carry z through all steps."""
     steps, n_g, n_h = a.shape
     n_in, samples, rows, row = x.shape[1], x.shape[2], h.shape[1], z.shape[2]
-    for r in range(first, last):
-        z_at, lane = r * n_g * row, r * row
-        for t in range(steps):
-            if t % SEGMENT == 0:
-                kept[t // SEGMENT, r] = z[r]
-            for j in range(0, n_h, len(tile)):
-                sums = splat_tile(b2, j, tile, width)
-                for i in range(n_in):
-                    x_row = load_row(x, (t * n_in + i) * samples + lane, width)
-                    sums = add_scaled(sums, u_in, i * n_h + j, x_row)
-                for i in range(n_g):
-                    g_row = apply(kind, load_row(z, z_at + i * row, width))
-                    sums = add_scaled(sums, w2, i * n_h + j, g_row)
-                sums = apply(kind, sums)
-                if stop.size:
-                    sums = keep_before(sums, load_row(stop, lane, width), t)
-                store_tile(h, ((t * rows + r) * n_h + j) * row, row, sums, width)
-            for j in range(0, n_h, len(tile)):
-                h_tile = load_tile(h, ((t * rows + r) * n_h + j) * row, row, tile, width)
-                for i in range(0, n_g, G_UNIT):
-                    z_tile = load_tile(z, z_at + i * row, row, G_UNIT, width)
-                    z_tile = add_dots(z_tile, a, (t * n_g + i) * n_h + j, n_h, h_tile, width)
-                    store_tile(z, z_at + i * row, row, z_tile, width)
+    for begin in range(0, steps, SEGMENT):
+        for r in range(first, last):
+            z_at, lane = r * n_g * row, r * row
+            kept[begin // SEGMENT, r] = z[r]
+            for t in range(begin, min(begin + SEGMENT, steps)):
+                for j in range(0, n_h, len(tile)):
+                    sums = splat_tile(b2, j, tile, width)
+                    for i in range(n_in):
+                        x_row = load_row(x, (t * n_in + i) * samples + lane, width)
+                        sums = add_scaled(sums, u_in, i * n_h + j, x_row)
+                    for i in range(n_g):
+                        g_row = apply(kind, load_row(z, z_at + i * row, width))
+                        sums = add_scaled(sums, w2, i * n_h + j, g_row)
+                    sums = apply(kind, sums)
+                    if stop.size:
+                        sums = keep_before(sums, load_row(stop, lane, width), t)
+                    store_tile(h, ((t * rows + r) * n_h + j) * row, row, sums, width)
+                for j in range(0, n_h, len(tile)):
+                    h_tile = load_tile(h, ((t * rows + r) * n_h + j) * row, row, tile, width)
+                    for i in range(0, n_g, G_UNIT):
+                        z_tile = load_tile(z, z_at + i * row, row, G_UNIT, width)
+                        z_tile = add_dots(z_tile, a, (t * n_g + i) * n_h + j, n_h, h_tile, width)
+                        store_tile(z, z_at + i * row, row, z_tile, width)
 
 
 @kernel
