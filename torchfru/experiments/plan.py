@@ -99,11 +99,11 @@ _SEEDS = (
 
 _REST = (
     *_runs("bases", _bases("permuted", 18)),
-    *_memory(100, {"rnn": 2, "gru": 6, "sru": 5, "lstm": 7}),
+    *_memory(100, {"rnn": 2, "sru": 5, "lstm": 7}),
     *_runs("memory", {"copy-1000-fru": 35, "adding-10000-fru": 4, "copy-10000-fru": 20}),
-    *_memory(1000, {"rnn": 8, "gru": 11, "sru": 11, "lstm": 11}),
+    *_memory(1000, {"rnn": 8, "sru": 11, "lstm": 11}),
     *_runs("frequencies", _frequencies(784, 17)),
-    *_memory(10_000, {"rnn": 12, "gru": 15, "sru": 18, "lstm": 18}),
+    *_memory(10_000, {"rnn": 12, "sru": 18, "lstm": 18}),
     *_runs(
         SYNTHETIC,
         {"fru-released": 2, "rnn-released": 5, "sru-released": 10, "lstm-released": 14},
