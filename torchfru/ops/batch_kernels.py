@@ -13,6 +13,7 @@ from .simd import (
     add_outer,
     add_scaled,
     add_store_sums,
+    lane_sums,
     load_row,
     load_tile,
     splat_tile,
@@ -126,7 +127,7 @@ def _gate_backward(w2, d_h, g, d_z, kind, tile, width, t, g_at, first, last):
 
 
 @kernel
-def _matrix_backward(h, d_z, d_a, width, t, first, last):
+def _matrix_backward(h, d_z, d_a, width, t, first, last, fresh):
     """d_a at step t: sums over samples of d_z h, block by block."""
     n_g, row = d_z.shape[1], d_z.shape[2]
     rows, n_h = h.shape[1], h.shape[2]
@@ -140,7 +141,10 @@ def _matrix_backward(h, d_z, d_a, width, t, first, last):
                     h_at = ((t * rows + r) * n_h + j) * row + v * vector
                     z_tile = load_tile(d_z, z_at, row, G_UNIT, 1)
                     sums = add_outer(sums, z_tile, load_tile(h, h_at, row, H_UNIT, 1))
-            add_store_sums(d_a, place, sums)
+            if fresh:
+                store_row(d_a, place, lane_sums(sums))
+            else:
+                add_store_sums(d_a, place, sums)
             place += SUMS
 
 
@@ -181,7 +185,6 @@ def backward(
     vector) are room for the rows that the kernel works on.
     """
     if fresh:
-        d_a[:] = 0
         d_w[:] = 0
     w_sums[:] = 0
     one = w2.shape[0] + x.shape[1]
@@ -195,7 +198,7 @@ def backward(
         for t in range(end - 1, begin - 1, -1):
             g_at = (t - begin) * g.shape[1] * g.shape[2] * g.shape[3]
             _hidden_backward(a, h, stop, d_h, d_z, kind, tile, width, t, first, last)
-            _matrix_backward(h, d_z, d_a, width, t, first, last)
+            _matrix_backward(h, d_z, d_a, width, t, first, last, fresh)
             _gate_backward(w2, d_h, g, d_z, kind, tile, width, t, g_at, first, last)
         _weight_backward(d_h, g, w_sums, width, begin, end, first, last)
     vector = w_sums.shape[2]

@@ -108,8 +108,7 @@ class BatchLoop:
             run(work, parts)
         d_a = total([own[0] for own in room]).flatten(1)
         d_w = total([own[1] for own in room]).view(1, -1)
-        factors = self.n_g_padded + self.n_in_padded
-        d_w = self._unblock(d_w, factors)[0, :, : self.n_h].t()  # (n_h, factors)
+        d_w = self._unblock(d_w)[0].flatten(2).flatten(0, 1)[:, : self.n_h].t()  # (n_h, factors)
         sizes = (self.n_g, self.n_g_padded - self.n_g, self.n_in, self.n_in_padded - self.n_in)
         d_w2, _, d_u_in, d_one = d_w.split(sizes, 1)
         return LoopGradients(d_a, d_w2, d_u_in, d_one[:, 0])
@@ -137,26 +136,28 @@ class BatchLoop:
 
     def lay_out_sums(self, matrices: Tensor) -> Tensor:
         """Matrices (K, n_g, n_h) as the gradient of A(t) does, in blocks: (K, sums)."""
-        flat = self.lay_out(matrices)
-        across = self.n_h_padded // kernels.H_UNIT
-        parts = flat.view(len(flat), -1, kernels.G_UNIT, across, kernels.H_UNIT)
-        blocks = parts.transpose(2, 3).flatten(3).flatten(1, 2)  # (K, blocks, BLOCK)
-        return padded(blocks, (*blocks.shape[:2], kernels.SUMS)).flatten(1)
+        blocks = self._blocks(self.n_g_padded)
+        sums = matrices.new_zeros(len(matrices), blocks * kernels.SUMS)
+        shape = (len(matrices), self.n_g_padded, self.n_h_padded)
+        whole = matrices if matrices.shape == shape else padded(matrices, shape)
+        parts = whole.unflatten(2, (-1, kernels.H_UNIT)).unflatten(1, (-1, kernels.G_UNIT))
+        self._unblock(sums).copy_(parts)
+        return sums
 
     def pick_up_sums(self, flat: Tensor) -> Tensor:
         """The matrices (K, n_g, n_h) that :meth:`lay_out_sums` laid out."""
-        return self._unblock(flat, self.n_g_padded)[:, : self.n_g, : self.n_h]
+        return self._unblock(flat).flatten(3).flatten(1, 2)[:, : self.n_g, : self.n_h]
 
     def _blocks(self, rows: int) -> int:
         """Blocks of sums in a matrix of so many rows, n_h wide."""
         return rows // kernels.G_UNIT * (self.n_h_padded // kernels.H_UNIT)
 
-    def _unblock(self, flat: Tensor, rows: int) -> Tensor:
-        """Matrices (K, rows, n_h) out of their blocks of sums (K, sums)."""
+    def _unblock(self, flat: Tensor) -> Tensor:
+        """A view of blocks of sums (K, sums) as matrices (K, rows, n_h), whose rows come in groups
+        of G_UNIT, and columns in groups of H_UNIT: (K, groups, G_UNIT, groups, H_UNIT)."""
         across = self.n_h_padded // kernels.H_UNIT
         blocks = flat.view(len(flat), -1, across, kernels.SUMS)[..., : kernels.BLOCK]
-        parts = blocks.unflatten(3, (kernels.G_UNIT, kernels.H_UNIT)).transpose(2, 3)
-        return parts.reshape(len(flat), rows, self.n_h_padded)
+        return blocks.unflatten(3, (kernels.G_UNIT, kernels.H_UNIT)).transpose(2, 3)
 
     def _stops(self, stop: Tensor | None) -> Tensor:
         """Where each lane ends. One that holds no sample ends at once: what it did could overflow,

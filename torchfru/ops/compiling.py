@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-PATIENCE = 1.0  # seconds; a kernel that comes from the cache is there by then
+PATIENCE = 2.0  # seconds; a kernel that comes from the cache is there by then
 
 
 @contextmanager

@@ -14,9 +14,10 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba import types
+from numba import njit, types
 from numba.extending import intrinsic
 
+from .lanewise import add
 from .vectors import (
     Vector,
     count_of,
@@ -219,26 +220,28 @@ def add_outer(typing, totals, left, right):
 
 
 @intrinsic
-def add_store_sums(typing, array, index, tile):
-    """array[index + i] += the sum over the lanes of tile[i], by a tree of shuffles.
+def lane_sums(typing, tile):
+    """The sum over the lanes of each vector, as a row, by a tree of shuffles.
 
-    Writes whole vectors: the tile counts as filled up with zeros to a multiple of the lanes.
+    Whole vectors: the tile counts as filled up with zeros to a multiple of the lanes.
     """
     vector = tile.dtype
+    count = -(-tile.count // vector.lanes)
 
     def code(context, builder, signature, args):
-        pointer = pointer_at(context, builder, array, args[0], args[1])
-        values = unpack(builder, args[2])
-        zero = ir.Constant(llvm_type(vector), None)
-        for first in range(0, len(values), vector.lanes):
-            group = values[first : first + vector.lanes]
-            group += [zero] * (vector.lanes - len(group))
-            place = builder.gep(pointer, [ir.IntType(64)(first)])
-            before = load(builder, place, vector)
-            store(builder, builder.fadd(before, _lane_sums(builder, group)), place, vector)
-        return context.get_dummy_value()
+        values = unpack(builder, args[0])
+        values += [ir.Constant(llvm_type(vector), None)] * (count * vector.lanes - len(values))
+        groups = [values[i * vector.lanes : (i + 1) * vector.lanes] for i in range(count)]
+        return pack(context, builder, vector, [_lane_sums(builder, group) for group in groups])
 
-    return types.void(array, types.intp, tile), code
+    return types.UniTuple(vector, count)(tile), code
+
+
+@njit(inline="always")
+def add_store_sums(array, index, tile):
+    """array[index + i] += the sum over the lanes of tile[i]; whole vectors, as they are summed."""
+    sums = lane_sums(tile)
+    store_row(array, index, add(load_row(array, index, sums), sums))
 
 
 def _lane_sums(builder: Any, vectors: list[Any]) -> Any:
