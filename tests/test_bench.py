@@ -32,6 +32,11 @@ def test_spread_is_relative_to_the_median():
     assert timing.spread == pytest.approx(1 / 3)
 
 
+def test_a_ratio_is_taken_within_each_round():
+    slow, fast = [10.0, 30.0, 12.0], [1.0, 2.0, 3.0]  # 10, 15 and 4 times; of the medians, 6
+    assert bench.times_less(slow, fast) == 10.0
+
+
 on_linux = pytest.mark.skipif(
     not Path("/proc/self/clear_refs").exists(), reason="peak memory is measured on Linux"
 )

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from .bench import times_less
+
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 
 
@@ -36,13 +38,16 @@ def _rows(layers: list[dict[str, Any]]) -> list[str]:
     for layer in layers:
         cells = [layer["name"], f"{layer['parameters']:,}"]
         for kind in ("forward", "training"):
-            median = layer[f"{kind}_median"]
             cells.append(_time(layer[kind]["seconds"]))
-            cells.append("" if lstm is None else f"{lstm[f'{kind}_median'] / median:.1f} x")
+            cells.append("" if lstm is None else f"{_times_less(lstm, layer, kind):.1f} x")
         peak = layer["peak_bytes"]
         cells.append("" if peak is None else f"{peak / 2**20:,.1f} MiB")
         rows.append(f"| {' | '.join(cells)} |")
     return rows
+
+
+def _times_less(slow: dict[str, Any], fast: dict[str, Any], kind: str) -> float:
+    return times_less(slow[kind]["seconds"], fast[kind]["seconds"])
 
 
 def _time(seconds: list[float]) -> str:
@@ -77,16 +82,16 @@ def _against_definition(layers: dict[str, dict[str, Any]]) -> list[str]:
         return []
     fused, definition = layers["FRU numba"], layers["FRU reference"]
     ratios = {
-        name: definition[key] / fused[key]
-        for name, key in (
-            ("forward", "forward_median"),
-            ("forward + backward", "training_median"),
-            ("peak memory", "peak_bytes"),
-        )
-        if fused[key] and definition[key]
+        "forward": _times_less(definition, fused, "forward"),
+        "forward + backward": _times_less(definition, fused, "training"),
     }
+    if fused["peak_bytes"] and definition["peak_bytes"]:
+        ratios["peak memory"] = definition["peak_bytes"] / fused["peak_bytes"]
     listed = ", ".join(f"{name} {ratio:.1f} x less" for name, ratio in ratios.items())
-    return [f"- FRU numba against FRU reference: {listed}"]
+    seconds = (layer["training"]["seconds"] for layer in (definition, fused))
+    rounds = [slow / fast for slow, fast in zip(*seconds, strict=True)]
+    between = f"forward + backward from {min(rounds):.1f} to {max(rounds):.1f} x, by round"
+    return [f"- FRU numba against FRU reference: {listed}; {between}"]
 
 
 def fill(page: str, records: list[dict[str, Any]]) -> str:

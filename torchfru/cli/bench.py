@@ -90,11 +90,12 @@ def _measure(
     from .. import bench as measuring
 
     columns = (TextColumn("{task.description:36}"), BarColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
+    # drawn between measurements only, not by a thread that would run beside them
+    with Progress(*columns, console=console, transient=True, auto_refresh=False) as progress:
         task = progress.add_task("layers", total=rounds * len(names))
 
         def tick(name: str) -> None:
-            progress.update(task, advance=1, description=name)
+            progress.update(task, advance=1, description=name, refresh=True)
 
         results = measuring.measure(shape, rounds, names, tick)
         if memory:
@@ -133,7 +134,13 @@ def _names(only: list[str] | None, shape: Shape) -> list[str]:
 
 
 def _print(console: Console, preset: str, shape: Shape, found: Found) -> None:
+    from ..bench import times_less
+
     console.print(_table(preset, shape, found.results))
+    trained = {result.name: result.training.seconds for result in found.results}
+    if {"FRU reference", "FRU numba"} <= set(trained):
+        ratio = times_less(trained["FRU reference"], trained["FRU numba"])
+        console.print(f"FRU numba against FRU reference, forward + backward: {ratio:.1f} x less.")
     rate = found.rate
     if rate is not None:
         console.print(
@@ -153,6 +160,8 @@ def _print(console: Console, preset: str, shape: Shape, found: Found) -> None:
 
 
 def _table(preset: str, shape: Shape, results: list[Result]) -> Table:
+    from ..bench import times_less
+
     outputs = "every output" if shape.every_step else "the last output"
     title = f"{preset}: {shape.steps} steps, batch {shape.batch}, {shape.fru_name}, {outputs}"
     table = Table(title=title)
@@ -160,9 +169,9 @@ def _table(preset: str, shape: Shape, results: list[Result]) -> Table:
     right = ("parameters", "forward", "forward + backward", "against nn.LSTM", "peak memory")
     for name in right:
         table.add_column(name, justify="right")
-    times = {result.name: result.training.median for result in results}
+    lstm = next((result.training for result in results if result.name == "nn.LSTM"), None)
     for result in results:
-        ratio = f"{times['nn.LSTM'] / result.training.median:.1f} x" if "nn.LSTM" in times else ""
+        ratio = "" if lstm is None else f"{times_less(lstm.seconds, result.training.seconds):.1f} x"
         both = (_milliseconds(t.median, t.spread) for t in (result.forward, result.training))
         peak = "" if result.peak_bytes is None else f"{result.peak_bytes / 2**20:,.1f} MiB"
         table.add_row(result.name, f"{result.parameters:,}", *both, ratio, peak)
@@ -177,12 +186,13 @@ def _document(preset: str, shape: Shape, rounds: int, found: Found) -> dict[str,
     from ..bench import environment
 
     rate = found.rate
-    times = {result.name: result.training.median for result in found.results}
     layers = []
     for result in found.results:
-        medians = {"forward_median": result.forward.median, "training_median": times[result.name]}
-        against = times["nn.LSTM"] / times[result.name] if "nn.LSTM" in times else None
-        layers.append(asdict(result) | medians | {"against_lstm": against})
+        medians = {
+            "forward_median": result.forward.median,
+            "training_median": result.training.median,
+        }
+        layers.append(asdict(result) | medians)
     return {
         "preset": preset,
         "shape": asdict(shape),
