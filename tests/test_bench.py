@@ -34,7 +34,7 @@ def test_spread_is_relative_to_the_median():
 
 def test_a_ratio_is_taken_within_each_round():
     slow, fast = [10.0, 30.0, 12.0], [1.0, 2.0, 3.0]  # 10, 15 and 4 times; of the medians, 6
-    assert bench.times_less(slow, fast) == 10.0
+    assert bench_report.times_less(slow, fast) == 10.0
 
 
 on_linux = pytest.mark.skipif(

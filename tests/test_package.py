@@ -35,6 +35,7 @@ ALLOWED = {
         "cli",
         "bench",
         "bench_plot",
+        "bench_report",
         "data",
         "demo",
         "experiments",

@@ -105,15 +105,6 @@ class Timing:
         return (high - low) / 2 / self.median
 
 
-def times_less(slow: list[float], fast: list[float]) -> float:
-    """How many times less one took than the other, from the seconds of each round.
-
-    The median of the rounds' own ratios: a machine is quick in one round and slow in another, for
-    both.
-    """
-    return statistics.median(s / f for s, f in zip(slow, fast, strict=True))
-
-
 @dataclass
 class Result:
     """What was measured of one layer."""

@@ -8,8 +8,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from .bench import times_less
-
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 
 
@@ -48,6 +46,15 @@ def _rows(layers: list[dict[str, Any]]) -> list[str]:
 
 def _times_less(slow: dict[str, Any], fast: dict[str, Any], kind: str) -> float:
     return times_less(slow[kind]["seconds"], fast[kind]["seconds"])
+
+
+def times_less(slow: list[float], fast: list[float]) -> float:
+    """How many times less one took than the other, from the seconds of each round.
+
+    The median of the rounds' own ratios: a machine is quick in one round and slow in another, for
+    both.
+    """
+    return statistics.median(s / f for s, f in zip(slow, fast, strict=True))
 
 
 def _time(seconds: list[float]) -> str:

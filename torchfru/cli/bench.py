@@ -134,7 +134,7 @@ def _names(only: list[str] | None, shape: Shape) -> list[str]:
 
 
 def _print(console: Console, preset: str, shape: Shape, found: Found) -> None:
-    from ..bench import times_less
+    from ..bench_report import times_less
 
     console.print(_table(preset, shape, found.results))
     trained = {result.name: result.training.seconds for result in found.results}
@@ -160,7 +160,7 @@ def _print(console: Console, preset: str, shape: Shape, found: Found) -> None:
 
 
 def _table(preset: str, shape: Shape, results: list[Result]) -> Table:
-    from ..bench import times_less
+    from ..bench_report import times_less
 
     outputs = "every output" if shape.every_step else "the last output"
     title = f"{preset}: {shape.steps} steps, batch {shape.batch}, {shape.fru_name}, {outputs}"
