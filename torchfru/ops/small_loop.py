@@ -24,7 +24,7 @@ class SmallLoop:
         self, w2: Tensor, u_in: Tensor, b2: Tensor | None, samples: int, nonlinearity: str
     ) -> None:
         self.n_h, self.n_g = w2.shape
-        self.samples = self.lanes = samples
+        self.samples = samples
         self.kind = KINDS[nonlinearity]
         vector = lanes(w2.element_size())
         tile = MAX_TILE if self.n_h % MAX_TILE == 0 else SMALL_TILE
