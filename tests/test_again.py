@@ -5,9 +5,9 @@ import weakref
 
 import pytest
 import torch
+from test_layer import make_fru
 
 import torchfru
-from tests.test_layer import make_fru
 from torchfru.nn import fru as fru_module
 from torchfru.nn.again import made_again
 

@@ -54,7 +54,11 @@ def times_less(slow: list[float], fast: list[float]) -> float:
     The median of the rounds' own ratios: a machine is quick in one round and slow in another, for
     both.
     """
-    return statistics.median(s / f for s, f in zip(slow, fast, strict=True))
+    return statistics.median(_by_round(slow, fast))
+
+
+def _by_round(slow: list[float], fast: list[float]) -> list[float]:
+    return [s / f for s, f in zip(slow, fast, strict=True)]
 
 
 def _time(seconds: list[float]) -> str:
@@ -95,8 +99,7 @@ def _against_definition(layers: dict[str, dict[str, Any]]) -> list[str]:
     if fused["peak_bytes"] and definition["peak_bytes"]:
         ratios["peak memory"] = definition["peak_bytes"] / fused["peak_bytes"]
     listed = ", ".join(f"{name} {ratio:.1f} x less" for name, ratio in ratios.items())
-    seconds = (layer["training"]["seconds"] for layer in (definition, fused))
-    rounds = [slow / fast for slow, fast in zip(*seconds, strict=True)]
+    rounds = _by_round(definition["training"]["seconds"], fused["training"]["seconds"])
     between = f"forward + backward from {min(rounds):.1f} to {max(rounds):.1f} x, by round"
     return [f"- FRU numba against FRU reference: {listed}; {between}"]
 
