@@ -319,6 +319,7 @@ def test_quick_is_every_experiment_at_a_tiny_size(tmp_path, monkeypatch):
     assert set(read(small[0].record(tmp_path / "results"))["values"]) == {
         "last value",
         "straight line",
+        "straight line, after step 1",
     }
 
 

@@ -61,3 +61,4 @@ def test_beijing(tmp_path, monkeypatch):
 def test_simple_predictors_of_the_papers_task():
     found = measure("mix-poly-5", "simple").values
     assert 0 < found["straight line"] < found["last value"] < 1e-3
+    assert 2e-8 < found["straight line, after step 1"] < 4e-8  # nearly all was at that step

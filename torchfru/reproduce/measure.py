@@ -36,7 +36,9 @@ def measure(experiment: str, name: str, data_dir: Path | None = None) -> Measure
 def _simple(experiment: str, data_dir: Path | None) -> tuple[dict[str, Any], dict[str, str]]:
     config = find_run(experiment, "fru").data
     data = load(config.name, data_dir=data_dir, **config.options())
-    return dict(simple_predictors(data)), data.checksums
+    values = simple_predictors(data)
+    values["straight line, after step 1"] = simple_predictors(data, skip=1)["straight line"]
+    return dict(values), data.checksums
 
 
 def _fits(experiment: str, data_dir: Path | None) -> tuple[dict[str, Any], dict[str, str]]:

@@ -16,6 +16,7 @@ TITLES = {
 }
 
 
+PREDICTORS = ("last value", "straight line")  # that are measured at every step, as the models are
 TASKS = {"": "next value", "-released": "released program's task"}
 
 
@@ -26,7 +27,10 @@ def section(library: Library) -> Section:
         "the last state, the whole sequence that they have read. The two are kept apart here. "
         "The paper's Figures 3 and 4 print no numbers.",
         "Two predictors need no training: say the last value again, or go on along the straight "
-        "line through the last two. They stand in the tables and figures beside the models.",
+        "line through the last two. They stand in the tables and figures beside the models. At the "
+        "first step there is no line yet, and the last value stands in for it. The error of the "
+        "line after that step is given as well; a model's, over all steps, cannot be compared with "
+        "it.",
         "Settings: the authors' (batches of 32, 100 epochs, learning rate 0.001, times 0.7 (sines) "
         "or 0.9 (polynomials) every 1,000 steps, gradients clipped at 5), FRU 120,5, unless a "
         "remark says otherwise.",
@@ -44,7 +48,8 @@ def _experiment(library: Library, experiment: str) -> list[Table | Figure]:
         tables.append(_table(title, experiment, groups, simple))
         places = {name: (group, style(group.model)) for name, group in groups.items()}
         drawn = curves(places, "test_mse")
-        panels.append(Panel(title, "epoch", MSE, drawn, simple, yscale="log"))
+        levels = {name: mse for name, mse in simple.items() if name in PREDICTORS}
+        panels.append(Panel(title, "epoch", MSE, drawn, levels, yscale="log"))
     caption = (
         f"{experiment}: test error by epoch, a line a run. Level lines: the two predictors that "
         "need no training."
