@@ -79,4 +79,4 @@ def product_backward(
     """From the gradient of ``rows @ weight``: those of both are added, of rows if there is room."""
     d_weight.addmm_(rows.t(), d)
     if d_rows.numel():
-        d_rows.addmm_(d, weight.t())
+        d_rows.t().addmm_(weight, d.t())
