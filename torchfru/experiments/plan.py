@@ -84,6 +84,10 @@ _TABLES = (
     *_runs("imdb", {"fru-1-10": 6}),
     *_runs("pixel-mnist", {"fru-40-10": 17}),
     *_runs(("mix-poly-10", "mix-poly-15"), {"fru": 2, "rnn": 5, "sru": 10, "lstm": 14}),
+    *_runs(
+        SYNTHETIC,
+        {"fru-released": 2, "rnn-released": 5, "sru-released": 10, "lstm-released": 14},
+    ),
     *_runs("imdb", {"rnn": 15, "sru": 40, "lstm": 40}),
     *_runs(MNIST, {"rnn": 48, "sru": 60, "lstm": 60}),
 )
@@ -91,7 +95,7 @@ _TABLES = (
 _SEEDS = (
     *_runs(MNIST, {"fru-60-10": 18}, seeds=(1, 2)),
     *_runs("imdb", {"fru-5-10": 6, "fru-1-10": 6}, seeds=(1, 2)),
-    *_runs(SYNTHETIC, {"fru": 2}, seeds=(1, 2)),
+    *_runs(SYNTHETIC, {"fru": 2, "fru-released": 2}, seeds=(1, 2)),
     *_runs("pixel-mnist", {"fru-40-10": 17}, seeds=(1, 2)),
     *_runs("bases", _bases("mix-poly-5", 2), seeds=(1, 2)),
     *_runs("frequencies", _frequencies(28, 2.5), seeds=(1, 2)),
@@ -104,10 +108,6 @@ _REST = (
     *_memory(1000, {"rnn": 8, "sru": 11, "lstm": 11}),
     *_runs("frequencies", _frequencies(784, 17)),
     *_memory(10_000, {"rnn": 12, "sru": 18, "lstm": 18}),
-    *_runs(
-        SYNTHETIC,
-        {"fru-released": 2, "rnn-released": 5, "sru-released": 10, "lstm-released": 14},
-    ),
 )
 
 PLAN: tuple[Planned, ...] = (*_FIRST, *_TUNED, *_TABLES, *_SEEDS, *_REST)
