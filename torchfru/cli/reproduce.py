@@ -21,7 +21,7 @@ from .train import DataDir
 from .watch import Watch, duration
 
 if TYPE_CHECKING:
-    from ..reproduce import Task
+    from ..reproduce import Outcome, Runner, Task
 
 QUICK = Path("out/quick")
 STATES = ("finished", "cut off", "missing", "refused")
@@ -56,7 +56,7 @@ def reproduce(
 
     Example: torchfru reproduce pixel-mnist imdb --budget 2h
     """
-    from ..reproduce import Runner, plan_tasks
+    from ..reproduce import plan_tasks
 
     quick = "quick" in names
     with usage_errors():
@@ -73,6 +73,28 @@ def reproduce(
     if dry_run:
         _show_plan(tasks, results, as_json, console)
         return
+    runner, outcomes = _run(tasks, results, data_dir, jobs, seconds, console)
+    if runner.stopped:
+        console.print("Stopped. The same command goes on after each run's last whole epoch.")
+        raise typer.Exit(130)
+    _summarize(tasks, results, console)
+    if quick:
+        _report(results, console)
+    if any(outcome.ending in ("failed", "refused") for outcome in outcomes):
+        raise typer.Exit(1)
+
+
+def _run(
+    tasks: list[Task],
+    results: Path,
+    data_dir: Path | None,
+    jobs: int | None,
+    budget: float | None,
+    console: Console,
+) -> tuple[Runner, list[Outcome]]:
+    """Do the tasks, in view, until they are done or somebody stops them."""
+    from ..reproduce import Runner
+
     cores = _cores()
     jobs = jobs or cores
     with Watch(console) as watch:
@@ -82,21 +104,13 @@ def reproduce(
             data_dir=data_dir,
             jobs=jobs,
             threads=max(1, cores // jobs),
-            budget=seconds,
+            budget=budget,
             began=watch.began,
             ended=watch.ended,
             tick=watch.tick,
         )
         with _on_signal(runner.stop):
-            outcomes = runner.run()
-    if runner.stopped:
-        console.print("Stopped. The same command goes on after each run's last whole epoch.")
-        raise typer.Exit(130)
-    _summarize(tasks, results, console)
-    if quick:
-        _report(results, console)
-    if any(outcome.ending in ("failed", "refused") for outcome in outcomes):
-        raise typer.Exit(1)
+            return runner, runner.run()
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from .common import usage_errors, use_threads
 from .train import DataDir, Experiment, Model, Results, Set, Threads
 
 if TYPE_CHECKING:
+    from ..experiments import RunConfig
     from ..training.sweep import Point
 
 VALIDATION = 0.1
@@ -46,12 +47,10 @@ def sweep(
 
     Example: torchfru sweep mix-poly-5 --model lstm --epochs 5
     """
-    from ..experiments import find_run, override, record_name
+    from ..experiments import record_name
 
     with usage_errors():
-        config = override(find_run(experiment, model), [f"training.epochs={epochs}", *settings])
-        if config.data.validation == 0:
-            config = override(config, [f"data.validation={VALIDATION}"])
+        config = _configuration(experiment, model, epochs, settings)
         rates, decays = _numbers("--lr", lr), _numbers("--decay", decay)
         if name is not None and not re.fullmatch(r"[A-Za-z0-9.-]+", name):
             raise ValueError(f"--name must be letters, digits, dots and hyphens, got {name!r}")
@@ -85,6 +84,16 @@ def sweep(
     if points and points[0].score is not None:
         best = f"--set training.lr={points[0].lr:g} --set training.lr_decay={points[0].lr_decay:g}"
         console.print(f"torchfru train {experiment} --model {model} {best}", soft_wrap=True)
+
+
+def _configuration(experiment: str, model: str, epochs: int, settings: list[str]) -> RunConfig:
+    """Of a run of the experiment, with a share of the training set held back."""
+    from ..experiments import find_run, override
+
+    config = override(find_run(experiment, model), [f"training.epochs={epochs}", *settings])
+    if config.data.validation == 0:
+        config = override(config, [f"data.validation={VALIDATION}"])
+    return config
 
 
 def _numbers(name: str, text: str | None) -> tuple[float, ...]:
