@@ -13,7 +13,7 @@ from training_helpers import command, numbers, read, tiny_arguments, torchfru_co
 
 def test_killed_and_resumed(tmp_path):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    arguments = tiny_arguments(killed, epochs=80)
+    arguments = tiny_arguments(killed, epochs=40)
     record = killed / "mix-poly-5" / "fru-seed0.json"
     with subprocess.Popen(command(*arguments), stdout=subprocess.DEVNULL) as process:
         while not (record.exists() and len(read(record)["epochs"]) >= 3):
@@ -22,10 +22,10 @@ def test_killed_and_resumed(tmp_path):
         process.send_signal(signal.SIGKILL)
     cut_off = read(record)
     assert cut_off["status"] == "running"
-    assert len(cut_off["epochs"]) < 80
+    assert len(cut_off["epochs"]) < 40
     again = torchfru_command(*arguments, "--resume")
     assert again.returncode == 0, again.stderr
-    uncut = torchfru_command(*tiny_arguments(whole, epochs=80))
+    uncut = torchfru_command(*tiny_arguments(whole, epochs=40))
     assert uncut.returncode == 0, uncut.stderr
     first, second = read(record), read(whole / "mix-poly-5" / "fru-seed0.json")
     assert second["status"] == first["status"] == "finished"
