@@ -52,8 +52,7 @@ def sweep(
     with usage_errors():
         config = _configuration(experiment, model, epochs, settings)
         rates, decays = _numbers("--lr", lr), _numbers("--decay", decay)
-        if name is not None and not re.fullmatch(r"[A-Za-z0-9.-]+", name):
-            raise ValueError(f"--name must be letters, digits, dots and hyphens, got {name!r}")
+        _check_name(name)
 
     from ..training.sweep import DECAYS, LEARNING_RATES, Sweep, run_sweep
 
@@ -82,8 +81,7 @@ def sweep(
         return
     console.print(_table(points))
     if points and points[0].score is not None:
-        best = f"--set training.lr={points[0].lr:g} --set training.lr_decay={points[0].lr_decay:g}"
-        console.print(f"torchfru train {experiment} --model {model} {best}", soft_wrap=True)
+        console.print(_train_with(points[0], experiment, model), soft_wrap=True)
 
 
 def _configuration(experiment: str, model: str, epochs: int, settings: list[str]) -> RunConfig:
@@ -104,6 +102,17 @@ def _numbers(name: str, text: str | None) -> tuple[float, ...]:
     if not all(0 < value <= 1 for value in values):
         raise ValueError(f"{name} must lie within (0, 1], got {text!r}")
     return values
+
+
+def _check_name(name: str | None) -> None:
+    if name is not None and not re.fullmatch(r"[A-Za-z0-9.-]+", name):
+        raise ValueError(f"--name must be letters, digits, dots and hyphens, got {name!r}")
+
+
+def _train_with(best: Point, experiment: str, model: str) -> str:
+    """The command that trains with the rate and the decay of a point."""
+    chosen = f"--set training.lr={best.lr:g} --set training.lr_decay={best.lr_decay:g}"
+    return f"torchfru train {experiment} --model {model} {chosen}"
 
 
 def _line(point: Point) -> str:
