@@ -158,11 +158,29 @@ def x(*shape, dtype=torch.float64):
             "lengths= belongs to padded tensors",
         ),
         ((pack_sequence([x(5, 4)]),), RuntimeError, "Expected 3, got 4"),
+        (
+            (pack_sequence([x(5, 3)]), None, None, 2),
+            ValueError,
+            "output_from= belongs to padded tensors",
+        ),
+        (
+            (x(5, 2, 3), None, None, 5),
+            ValueError,
+            "output_from must lie within 0..4, the steps of the input; got 5",
+        ),
+        ((x(5, 2, 3), None, None, -1), ValueError, "0..4, the steps of the input; got -1"),
     ],
 )
 def test_forward(arguments, error, message):
     with pytest.raises(error, match=message):
         make_fru()(*arguments)
+
+
+@both
+@pytest.mark.parametrize("options", [{"return_sequences": False}, {"bidirectional": True}])
+def test_output_from_needs_every_output_of_one_direction(make, options):
+    with pytest.raises(ValueError, match="output_from=2 needs return_sequences=True and one dir"):
+        make(**options)(x(5, 2, 3), output_from=2)
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,26 @@ def test_pieces_give_what_the_whole_gives(make, backend):
     torch.testing.assert_close(state, end, rtol=1e-10, atol=1e-12)
 
 
+@both
+@backends
+@pytest.mark.parametrize("lengths", [None, torch.tensor([20, 5, 13])])
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_outputs_that_nobody_needs_change_none_of_the_others(make, backend, lengths, batch_first):
+    layer = make(num_layers=2, batch_first=batch_first)
+    x = torch.randn(20, 3, 3, dtype=torch.float64)
+    x = (x.transpose(0, 1) if batch_first else x).requires_grad_()
+    with torchfru.use_backend(backend):
+        whole, end = layer(x, lengths=lengths)
+        tail, state = layer(x, lengths=lengths, output_from=12)
+    wanted = whole[:, 12:] if batch_first else whole[12:]
+    torch.testing.assert_close(tail, wanted, rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(state, end, rtol=1e-10, atol=1e-12)
+    inputs, d_tail = [x, *layer.parameters()], torch.randn_like(tail)
+    gradients = torch.autograd.grad(tail, inputs, d_tail, allow_unused=True)
+    expected = torch.autograd.grad(wanted, inputs, d_tail, allow_unused=True)
+    torch.testing.assert_close(gradients, expected, rtol=1e-9, atol=1e-11)
+
+
 @backends
 @pytest.mark.parametrize("every_step", [True, False])
 def test_long_sequences_are_read_in_pieces(backend, every_step, monkeypatch):

@@ -56,6 +56,15 @@ def test_padding_changes_nothing(layer, every_step):
     assert all(p.grad.isfinite().all() for p in model.parameters() if p.requires_grad)
 
 
+@pytest.mark.parametrize("lengths", [None, torch.tensor([1, 7, 4])])
+@pytest.mark.parametrize("layer", LAYERS)
+def test_answers_can_begin_late(layer, lengths):
+    model = build(layer, every_step=True)
+    x = torch.randn(3, 9, 2)
+    found = model(x, lengths, output_from=6)
+    torch.testing.assert_close(found, model(x, lengths)[:, 6:], atol=1e-6, rtol=1e-5)
+
+
 @pytest.mark.parametrize("layer", LAYERS)
 def test_tokens(layer):
     model = build(layer, vocab_size=11, embedding_size=4)

@@ -6,7 +6,7 @@ import csv
 import pickle
 import shutil
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 import torch
@@ -14,7 +14,7 @@ from lightning.pytorch import Callback
 from training_helpers import numbers, read, toy, toy_config, toy_run, with_training
 
 from torchfru.experiments import TrainingConfig
-from torchfru.nn import LAYERS
+from torchfru.nn import LAYERS, SequenceModel
 from torchfru.training.batches import Batches, at_most, hold_back
 from torchfru.training.checkpoint import Checkpoint
 from torchfru.training.module import learning_rate
@@ -33,6 +33,24 @@ def test_every_task_learns(tmp_path, task):
     assert not record.diverged
     assert record.epochs[-1]["train_loss"] < 0.8 * record.epochs[0]["train_loss"]
     assert TASKS[task] in record.epochs[-1]
+
+
+@pytest.mark.parametrize("layer", ["lstm", "sru", "fru"])
+def test_answers_before_the_first_that_counts_are_not_computed(tmp_path, layer, monkeypatch):
+    config = toy_config(layer)
+    config = replace(config, model=replace(config.model, dropout=0.0))
+    shapes = set()
+    answer = SequenceModel.answer
+    monkeypatch.setattr(
+        SequenceModel, "answer", lambda self, y: shapes.add(y.shape[1]) or answer(self, y)
+    )
+    late = toy_run(tmp_path / "late", config, data=toy("tag"))
+    assert shapes == {4}  # of six steps the first two do not count
+    monkeypatch.setattr("torchfru.training.module.first_answer", lambda *_: 0)
+    every = toy_run(tmp_path / "every", config, data=toy("tag"))
+    assert shapes == {4, 6}
+    for one, other in zip(numbers(asdict(late)), numbers(asdict(every)), strict=True):
+        assert one == pytest.approx(other, rel=1e-3)
 
 
 def test_the_record_has_what_a_reviewer_asks_for(tmp_path):

@@ -116,7 +116,8 @@ class SequenceModel(nn.Module):
 
     Shape:
         inputs (N, L, input_size), or (N, L) int64 tokens; lengths (N,) where they are padded;
-        result (N, output_size), or (N, L, output_size) with every_step.
+        result (N, output_size), or (N, L - output_from, output_size) with every_step, where
+        output_from, 0 unless given, is the first step that is to be answered.
 
     >>> model = SequenceModel("fru", 1, 10, seq_len=784, max_freq=784.0)
     >>> model.count_parameters()
@@ -162,12 +163,15 @@ class SequenceModel(nn.Module):
         nn.init.trunc_normal_(self.head.weight, std=0.1, a=-0.2, b=0.2)
         nn.init.zeros_(self.head.bias)
 
-    def forward(self, inputs: Tensor, lengths: Tensor | None = None) -> Tensor:
+    def forward(
+        self, inputs: Tensor, lengths: Tensor | None = None, output_from: int = 0
+    ) -> Tensor:
         x = inputs if self.embedding is None else self.embedding(inputs)  # (N, L, n_in)
         if isinstance(self.layer, RecurrentLayer):
-            y, _ = self.layer(x, lengths=lengths)
+            y, _ = self.layer(x, lengths=lengths, output_from=output_from)
         else:
             y = _read_torch(self.layer, x, lengths, self.every_step)
+            y = y[:, output_from:] if self.every_step else y
         return self.answer(y)
 
     def answer(self, y: Tensor) -> Tensor:

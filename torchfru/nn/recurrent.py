@@ -142,15 +142,17 @@ class RecurrentLayer(nn.Module):
         input: Tensor | PackedSequence,
         hx: State | None = None,
         lengths: Tensor | None = None,
+        output_from: int = 0,
     ) -> tuple[Tensor | PackedSequence, State]:
         """Read sequences; give ``(output, (u, t))``.
 
         ``input`` is (L, N, input_size), (N, L, input_size) with ``batch_first``, unbatched
         (L, input_size), or a PackedSequence. ``lengths`` (N,) says how much of each padded
-        sequence is real. ``hx`` is the state that an earlier call returned.
+        sequence is real. ``hx`` is the state that an earlier call returned. The output begins
+        with step ``output_from``, counted from 0: those before it are read, and not computed.
         """
         if isinstance(input, PackedSequence):
-            return self._forward_packed(input, hx, lengths)
+            return self._forward_packed(input, hx, lengths, output_from)
         self._check_input(input)
         batched = input.dim() == 3
         x = input if batched else input.unsqueeze(0 if self.batch_first else 1)
@@ -159,7 +161,13 @@ class RecurrentLayer(nn.Module):
             raise RuntimeError(f"{self._name}: Expected sequence length to be larger than 0, got 0")
         hx = self._check_state(hx, x, batched)
         lengths = self._check_lengths(lengths, x, batched)
-        output, (u, t) = self._forward_padded(x, hx, lengths)
+        self._check_output_from(output_from, x.shape[0])
+        if output_from:
+            before = None if lengths is None else lengths.clamp(max=output_from)
+            _, hx = self._forward_padded(x[:output_from], hx, before, return_sequences=False)
+            x = x[output_from:]  # (L - output_from, N, n_in)
+            lengths = None if lengths is None else (lengths - output_from).clamp(min=0)
+        output, (u, t) = self._forward_padded(x, hx, lengths, self.return_sequences)
         if self.return_sequences and self.batch_first:
             output = output.transpose(0, 1)
         if batched:
@@ -168,14 +176,19 @@ class RecurrentLayer(nn.Module):
         return output.squeeze(batch_dim), (u.squeeze(1), t.squeeze(1))
 
     def _forward_packed(
-        self, packed: PackedSequence, hx: State | None, lengths: Tensor | None
+        self,
+        packed: PackedSequence,
+        hx: State | None,
+        lengths: Tensor | None,
+        output_from: int,
     ) -> tuple[Tensor | PackedSequence, State]:
-        if lengths is not None:
-            raise ValueError(f"{self._name}: lengths= belongs to padded tensors; drop it")
+        if lengths is not None or output_from:
+            name = "output_from" if lengths is None else "lengths"
+            raise ValueError(f"{self._name}: {name}= belongs to padded tensors; drop it")
         self._check_input(packed.data, packed=True)
         x, sizes = pad_packed_sequence(packed)  # in the user's order, as the state is
         hx = self._check_state(hx, x, batched=True)
-        output, state = self._forward_padded(x, hx, sizes.to(x.device))
+        output, state = self._forward_padded(x, hx, sizes.to(x.device), self.return_sequences)
         if not self.return_sequences:
             return output, state
         order = packed.sorted_indices
@@ -185,7 +198,7 @@ class RecurrentLayer(nn.Module):
         return PackedSequence(data, packed.batch_sizes, order, packed.unsorted_indices), state
 
     def _forward_padded(
-        self, x: Tensor, hx: State | None, lengths: Tensor | None
+        self, x: Tensor, hx: State | None, lengths: Tensor | None, return_sequences: bool
     ) -> tuple[Tensor, State]:
         """x (L, N, n_in), checked; every layer and direction in turn."""
         dtype = next(self.parameters()).dtype
@@ -196,8 +209,8 @@ class RecurrentLayer(nn.Module):
                 x, lengths = _trim(x, lengths)
                 mask = sequence_mask(x, lengths)  # (L, N, 1)
                 x = torch.where(mask, x, 0.0)  # whatever the padding holds, NaN included
-            output, memories = self._run_layers(x, hx, lengths)
-            if lengths is not None and self.return_sequences:
+            output, memories = self._run_layers(x, hx, lengths, return_sequences)
+            if lengths is not None and return_sequences:
                 output = torch.where(mask, output, 0.0)
                 output = nn.functional.pad(output, (0, 0, 0, 0, 0, padded - x.shape[0]))
             taken = x.shape[0] if lengths is None else lengths
@@ -205,7 +218,7 @@ class RecurrentLayer(nn.Module):
         return output, (memories, t)
 
     def _run_layers(
-        self, x: Tensor, hx: State | None, lengths: Tensor | None
+        self, x: Tensor, hx: State | None, lengths: Tensor | None, return_sequences: bool
     ) -> tuple[Tensor, Tensor]:
         memories = []
         index = 0
@@ -214,7 +227,7 @@ class RecurrentLayer(nn.Module):
             outputs = []
             for reverse in (False, True)[: self.num_directions]:
                 u, t = self._state_of(index, hx, x)
-                every_step = self.return_sequences or not last
+                every_step = return_sequences or not last
                 y, u = self._read(
                     self.suffix(layer, reverse),
                     flip(x, lengths) if reverse else x,
@@ -298,6 +311,20 @@ class RecurrentLayer(nn.Module):
                 f"got {lengths.tolist()}"
             )
         return lengths.to(torch.int64)
+
+    def _check_output_from(self, first: int, steps: int) -> None:
+        if first == 0:
+            return
+        if not self.return_sequences or self.bidirectional:
+            raise ValueError(
+                f"{self._name}: output_from={first} needs return_sequences=True and one direction; "
+                "drop it"
+            )
+        if not 0 <= first < steps:
+            raise ValueError(
+                f"{self._name}: output_from must lie within 0..{steps - 1}, the steps of the "
+                f"input; got {first}"
+            )
 
     def extra_repr(self) -> str:
         stack = {"num_layers": 1, "bias": True, "batch_first": False, "dropout": 0.0}

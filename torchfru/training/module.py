@@ -17,7 +17,7 @@ from ..results import finite
 from .batches import Batch, Batches, mix
 from .checkpoint import Checkpoint, optimizer_tensors, restore_optimizer
 from .clock import Clock
-from .objective import count_correct, every_step, loss_sum, measures
+from .objective import count_correct, every_step, first_answer, loss_sum, measures
 from .probe import GradientProbe
 
 # Sequences tested at once, and the steps that they may have together: speed, and memory.
@@ -43,6 +43,7 @@ class RunModule(LightningModule):
         super().__init__()
         self.config = config
         self.task = data.task
+        self.first = first_answer(data.task, data.train.targets, data.test.targets)
         self.seed = seed
         self.parts = parts
         self.on_epoch = on_epoch
@@ -100,12 +101,17 @@ class RunModule(LightningModule):
 
     def training_step(self, batch: Batch, index: int) -> Tensor:
         with self.clock.part("forward"):
-            output = self.model(batch.inputs, batch.lengths)
-            total = loss_sum(self.task, output, batch.targets, batch.lengths)
+            output, targets = self._answers(batch)
+            total = loss_sum(self.task, output, targets, batch.lengths)
         if batch.terms:
             self._add("train", total.detach(), 0.0, batch.terms)
         self._last = (total.detach(), batch.terms)
         return total * batch.scale(self.trainer.world_size)
+
+    def _answers(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The model's answers, from the first that counts, and the targets beside them."""
+        output = self.model(batch.inputs, batch.lengths, output_from=self.first)
+        return output, batch.targets[:, self.first :] if self.first else batch.targets
 
     def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
         with self.clock.part("backward"):
@@ -160,9 +166,9 @@ class RunModule(LightningModule):
 
     def validation_step(self, batch: Batch, index: int, dataloader_idx: int = 0) -> None:
         with self.clock.part("test"):
-            output = self.model(batch.inputs, batch.lengths)
-            total = loss_sum(self.task, output, batch.targets, batch.lengths)
-            correct = count_correct(self.task, output, batch.targets)
+            output, targets = self._answers(batch)
+            total = loss_sum(self.task, output, targets, batch.lengths)
+            correct = count_correct(self.task, output, targets)
         if batch.terms:
             self._add(self.parts[dataloader_idx], total, correct, batch.terms)
 

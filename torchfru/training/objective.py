@@ -18,6 +18,18 @@ def every_step(task: Task) -> bool:
     return task in ("predict", "tag")
 
 
+def first_answer(task: Task, *targets: Tensor) -> int:
+    """The first step at which any of these targets counts: no answer before it is needed.
+
+    >>> first_answer("tag", torch.tensor([[IGNORED, IGNORED, 3], [IGNORED, 5, 0]]))
+    1
+    """
+    if task != "tag":
+        return 0
+    counts = ((part != IGNORED).any(0) for part in targets)  # (L,) each
+    return min(int(steps.to(torch.uint8).argmax()) for steps in counts)
+
+
 def is_accuracy(task: Task) -> bool:
     """Whether the task is measured by accuracy, or by mean squared error."""
     return task in ("classify", "tag")
