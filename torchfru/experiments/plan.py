@@ -104,7 +104,7 @@ _SEEDS = (
 _REST = (
     *_runs("bases", _bases("permuted", 23)),
     *_memory(100, {"rnn": 2, "sru": 5, "lstm": 7}),
-    *_runs("memory", {"copy-1000-fru": 7, "adding-10000-fru": 17, "copy-10000-fru": 17}),
+    *_runs("memory", {"copy-1000-fru": 10, "adding-10000-fru": 17, "copy-10000-fru": 27}),
     *_memory(1000, {"rnn": 8, "sru": 11, "lstm": 11}),
     *_runs("frequencies", _frequencies(784, 20)),
     *_memory(10_000, {"rnn": 12, "sru": 18, "lstm": 18}),
