@@ -105,9 +105,9 @@ _REST = (
     *_runs("bases", _bases("permuted", 23)),
     *_memory(100, {"rnn": 2, "sru": 5, "lstm": 7}),
     *_runs("memory", {"copy-1000-fru": 10, "adding-10000-fru": 17, "copy-10000-fru": 27}),
-    *_memory(1000, {"rnn": 8, "sru": 11, "lstm": 11}),
+    *_memory(1000, {"rnn": 11, "sru": 11, "lstm": 13}),
     *_runs("frequencies", _frequencies(784, 20)),
-    *_memory(10_000, {"rnn": 12, "sru": 18, "lstm": 18}),
+    *_memory(10_000, {"rnn": 14, "sru": 17, "lstm": 17}),
 )
 
 PLAN: tuple[Planned, ...] = (*_FIRST, *_TUNED, *_TABLES, *_SEEDS, *_REST)
