@@ -103,7 +103,7 @@ _SEEDS = (
 
 _REST = (
     *_runs("bases", _bases("permuted", 23)),
-    *_memory(100, {"rnn": 2, "sru": 5, "lstm": 7}),
+    *_memory(100, {"rnn": 6, "sru": 5, "lstm": 7}),
     *_runs("memory", {"copy-1000-fru": 10, "adding-10000-fru": 17, "copy-10000-fru": 27}),
     *_memory(1000, {"rnn": 11, "sru": 11, "lstm": 13}),
     *_runs("frequencies", _frequencies(784, 20)),
