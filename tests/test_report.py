@@ -170,6 +170,13 @@ def test_claims_on_gradients(tmp_path):
     assert found == ["contradicted", "holds in part"]
 
 
+def test_every_seed_counts_for_the_gradients(tmp_path):
+    level, falling = (make_run("gradients", "fru", seed=seed) for seed in (0, 1))
+    falling.measurements = make_run("gradients", "rnn").measurements
+    claims = [c for c in report_of(tmp_path, level, falling).claims if c.section == "gradients"]
+    assert claims[0].verdict == "contradicted"
+
+
 @pytest.mark.parametrize(
     ("lstm", "verdict"), [(90.0, "holds"), (97.0, "contradicted"), (None, "open")]
 )

@@ -265,8 +265,9 @@ def test_failures_make_the_exit_code(tmp_path, monkeypatch):
     good = invoke("gradients", "--results", str(tmp_path), "--jobs", "4")
     assert good.exit_code == 0, good.output
     assert "finished  gradients fru seed 0: 3 of 90 epochs, mse 0.5, 2 min" in good.output
-    assert "Of 4: 4 finished." in good.output
-    assert invoke("gradients", "--results", str(tmp_path)).output == "Of 4: 4 finished.\n"
+    summary = f"Of {len(names)}: {len(names)} finished.\n"
+    assert good.output.endswith(summary)
+    assert invoke("gradients", "--results", str(tmp_path)).output == summary
     other = plan_tasks(["gradients"])[0]
     training = replace(other.config.training, epochs=7)
     save_record(replace(other, config=replace(other.config, training=training)), tmp_path, 7)

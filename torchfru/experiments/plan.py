@@ -96,9 +96,12 @@ _SEEDS = (
     *_runs(MNIST, {"fru-60-10": 23}, seeds=(1, 2)),
     *_runs("imdb", {"fru-5-10": 11, "fru-1-10": 12}, seeds=(1, 2)),
     *_runs(SYNTHETIC, {"fru": 5, "fru-released": 2}, seeds=(1, 2)),
+    *_runs("gradients", {"fru": 3}, seeds=(1, 2)),
     *_runs("pixel-mnist", {"fru-40-10": 22}, seeds=(1, 2)),
     *_runs("bases", _bases("mix-poly-5", 5), seeds=(1, 2)),
     *_runs("frequencies", _frequencies(28, 2.5), seeds=(1, 2)),
+    *_runs("memory", {"adding-100-fru": 1, "adding-1000-fru": 6}, seeds=(1, 2)),
+    *_runs("memory", {"copy-100-fru": 4, "copy-1000-fru": 10}, seeds=(1, 2)),
 )
 
 _REST = (

@@ -89,14 +89,19 @@ def _half_of_sru(library: Library) -> Claim:
 
 
 def spreads(group: Group) -> list[tuple[int, float, float]]:
-    """(epoch, largest over smallest, first over last) of the L2 norms over the steps."""
-    found = []
-    for record in group.usable[:1]:
+    """(epoch, largest over smallest, first over last) of the L2 norms over the steps.
+
+    Of several seeds, the largest at each epoch.
+    """
+    found: dict[int, tuple[float, float]] = {}
+    for record in group.usable:
         for probe in record.run.measurements.get("gradients", []):
             norms = [norm for norm in probe["l2"] if norm]
             if len(norms) > 1:
-                found.append((probe["epoch"], max(norms) / min(norms), norms[0] / norms[-1]))
-    return found
+                spread, fall = found.get(probe["epoch"], (0.0, 0.0))
+                spread = max(spread, max(norms) / min(norms))
+                found[probe["epoch"]] = (spread, max(fall, norms[0] / norms[-1]))
+    return [(epoch, *ratios) for epoch, ratios in sorted(found.items())]
 
 
 def _level_gradients(library: Library) -> Claim:

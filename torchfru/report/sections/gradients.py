@@ -28,7 +28,7 @@ def section(library: Library) -> Section:
     ]
     caption = (
         "Norms of the gradient to the initial state by step, a row a model, from epoch 0 (dark) "
-        "to the last one (light); a key is the number of epochs. "
+        "to the last one (light); a key is the number of epochs. Of several seeds, the first. "
         "A curve that leaves the axes has fallen by ten orders of magnitude."
     )
     figures = figure("gradients", caption, _panels(probed))
@@ -84,4 +84,5 @@ def _spread_table(groups: dict[str, Group]) -> Table:
         "last epoch: largest / smallest",
         "first / last",
     )
-    return Table("How much the L2 norm changes over the steps", header, rows)
+    caption = "How much the L2 norm changes over the steps; of several seeds, the largest"
+    return Table(caption, header, rows)
