@@ -15,7 +15,7 @@ PATIENCE = 2.0  # seconds; a kernel that comes from the cache is there by then
 @contextmanager
 def announced(kernel: Any) -> Iterator[None]:
     """Say so when the first call of a kernel takes long: then it is being compiled."""
-    if kernel.signatures:
+    if kernel.overloads:  # .signatures lists them, which hashes every type of every argument
         yield
         return
     notice = threading.Timer(PATIENCE, _say_compiling)
