@@ -300,3 +300,21 @@ def test_build_report_writes_the_page(tmp_path):
     page = (tmp_path / "report.html").read_text()
     assert "a &lt;b&gt;CPU&lt;/b&gt;" in page
     assert "<b>CPU" not in page
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "verdict"),
+    [
+        ({20: 95.0, 40: 96.0, 60: 97.0}, "holds"),
+        ({20: 96.0, 40: 95.0, 60: 97.0}, "holds in part"),
+        ({20: 97.0, 40: 96.0, 60: 95.0}, "contradicted"),
+        ({20: 97.0}, "open"),
+    ],
+)
+def test_more_frequencies_are_compared_with_the_next_smaller_number(tmp_path, accuracies, verdict):
+    runs = [
+        make_run("frequencies", f"steps784-{count}-0.25-25", final=accuracy)
+        for count, accuracy in accuracies.items()
+    ]
+    claims = {c.sentence: c for c in report_of(tmp_path, *runs).claims}
+    assert claims["More frequencies give a higher accuracy (784 steps)"].verdict == verdict

@@ -248,12 +248,11 @@ def _more_is_better(steps: int) -> Callable[[Library], Claim]:
         for (count, _, _), mean in _frequencies(library, steps).items():
             best[count] = max(mean, best.get(count, 0.0))
         ordered = [best[count] for count in sorted(best)]
-        rises = all(a < b for a, b in pairwise(ordered))
         return Claim(
             "frequencies",
             f"More frequencies give a higher accuracy ({steps} steps)",
-            "the best range of each number of frequencies, by number",
-            _verdict([rises if len(ordered) > 1 else None]),
+            "the best range of each number of frequencies, against that of the next smaller number",
+            _verdict(less < more for less, more in pairwise(ordered)),
             ", ".join(f"{count}: {best[count]:.2f} %" for count in sorted(best)),
         )
 
