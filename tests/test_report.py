@@ -16,6 +16,7 @@ from torchfru.report import build_report, read_library
 from torchfru.report.content import Table
 from torchfru.report.markdown import fill_readme, to_markdown
 from torchfru.report.page import Report
+from torchfru.report.sections.curves import curves
 from torchfru.results import sweep_path
 
 ROOT = Path(__file__).parents[1]
@@ -210,6 +211,44 @@ def test_who_reaches_97_percent_first(tmp_path, fru, lstm, verdict):
     assert verdicts(Report(read_library(tmp_path)))[name] == verdict
 
 
+@pytest.mark.parametrize(
+    ("accuracies", "verdict"),
+    [
+        ({20: 95.0, 40: 96.0, 60: 97.0}, "holds"),
+        ({20: 96.0, 40: 95.0, 60: 97.0}, "holds in part"),
+        ({20: 97.0, 40: 96.0, 60: 95.0}, "contradicted"),
+        ({20: 97.0}, "open"),
+    ],
+)
+def test_more_frequencies_are_compared_with_the_next_smaller_number(tmp_path, accuracies, verdict):
+    runs = [
+        make_run("frequencies", f"steps784-{count}-0.25-25", final=accuracy)
+        for count, accuracy in accuracies.items()
+    ]
+    claims = {c.sentence: c for c in report_of(tmp_path, *runs).claims}
+    assert claims["More frequencies give a higher accuracy (784 steps)"].verdict == verdict
+
+
+def test_a_curve_is_the_mean_of_the_seeds_that_count(tmp_path):
+    runs = [make_run("imdb", "fru-5-10", k, final=v) for k, v in enumerate((86.0, 87.0, 91.0))]
+    runs[2].epochs[4]["test_accuracy"] = None
+    running = make_run("imdb", "fru-5-10", 3, epochs=5, final=10.0, status="running")
+    diverged = [make_run("imdb", "fru-5-10", k, epochs=2, diverged=True) for k in (4, 5)]
+    save(tmp_path, *runs, running, *diverged)
+    group = read_library(tmp_path).group("imdb", "fru-5-10")
+    mean, *others = curves({"FRU": (group, 2)}, "test_accuracy", by_time=True)
+    assert mean.label == "FRU"
+    assert mean.x == pytest.approx([minute for minute in range(1, 21) if minute != 5])
+    assert mean.y[-1] == pytest.approx(88.0)
+    assert mean.band[-1] == (86.0, 91.0)
+    assert [curve.label for curve in others] == ["FRU (unfinished)", "FRU (diverged)", ""]
+    assert [(len(curve.x), curve.kind, curve.band) for curve in others] == [
+        (5, "faint", []),
+        (2, "faint", []),
+        (2, "faint", []),
+    ]
+
+
 def test_trained_models_stand_beside_predictors_without_training(tmp_path):
     make_measurement("mix-sin", "simple").save(tmp_path / "mix-sin" / "simple.json")
     runs = [make_run("mix-sin", "fru", final=5e-5), make_run("mix-sin", "rnn", final=1e-3)]
@@ -300,21 +339,3 @@ def test_build_report_writes_the_page(tmp_path):
     page = (tmp_path / "report.html").read_text()
     assert "a &lt;b&gt;CPU&lt;/b&gt;" in page
     assert "<b>CPU" not in page
-
-
-@pytest.mark.parametrize(
-    ("accuracies", "verdict"),
-    [
-        ({20: 95.0, 40: 96.0, 60: 97.0}, "holds"),
-        ({20: 96.0, 40: 95.0, 60: 97.0}, "holds in part"),
-        ({20: 97.0, 40: 96.0, 60: 95.0}, "contradicted"),
-        ({20: 97.0}, "open"),
-    ],
-)
-def test_more_frequencies_are_compared_with_the_next_smaller_number(tmp_path, accuracies, verdict):
-    runs = [
-        make_run("frequencies", f"steps784-{count}-0.25-25", final=accuracy)
-        for count, accuracy in accuracies.items()
-    ]
-    claims = {c.sentence: c for c in report_of(tmp_path, *runs).claims}
-    assert claims["More frequencies give a higher accuracy (784 steps)"].verdict == verdict

@@ -23,13 +23,17 @@ SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 @dataclass(frozen=True)
 class Curve:
-    """A line of a panel. ``style`` is its place in the palette, of an epoch where ``epoch``."""
+    """A line of a panel. ``style`` is its place in the palette, of an epoch where ``epoch``.
+
+    ``band`` has, for every x, the lowest and the highest of the values whose mean the line is.
+    """
 
     label: str
     x: Sequence[float]
     y: Sequence[float | None]
     style: int
-    kind: str = "line"  # or "unfinished", "point", "plain" (no markers), "epoch", "background"
+    kind: str = "line"  # or "faint", "point", "plain" (no markers), "epoch", "background"
+    band: Sequence[tuple[float, float]] = ()
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,7 @@ def _plot(axes: Any, curve: Curve, place: int) -> None:
         "linewidth": 1.3,
         "label": curve.label or "_",
     }
-    if curve.kind == "unfinished":
+    if curve.kind == "faint":
         looks |= {"alpha": 0.5, "linewidth": 0.9}
     elif curve.kind == "point":
         looks |= {"linestyle": "", "markerfacecolor": "none", "markersize": 6, "clip_on": False}
@@ -97,6 +101,9 @@ def _plot(axes: Any, curve: Curve, place: int) -> None:
     elif curve.kind == "background":
         looks |= {"color": INK, "marker": "", "linestyle": "-", "linewidth": 0.5, "alpha": 0.5}
     axes.plot(curve.x, [math.nan if y is None else y for y in curve.y], **looks)
+    if curve.band:
+        low, high = zip(*curve.band, strict=True)
+        axes.fill_between(curve.x, low, high, color=colour, alpha=0.2, linewidth=0)
 
 
 def _finish(axes: Any, panel: Panel) -> None:
@@ -111,7 +118,7 @@ def _finish(axes: Any, panel: Panel) -> None:
     elif panel.ylim is not None:
         axes.set_ylim(*panel.ylim)
     if panel.xscale == "linear":
-        axes.xaxis.set_major_locator(MaxNLocator(integer=panel.whole))
+        axes.xaxis.set_major_locator(MaxNLocator(integer=panel.whole, steps=[1, 2, 5, 10]))
     else:
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
         axes.xaxis.set_minor_formatter(NullFormatter())
@@ -134,7 +141,8 @@ def decades(values: Iterable[float | None]) -> tuple[float, float]:
 
 def _decades(panel: Panel) -> tuple[float, float]:
     drawn = [y for curve in panel.curves for y in curve.y]
-    return decades([*drawn, *(panel.limits or {}).values()])
+    spread = [y for curve in panel.curves for ends in curve.band for y in ends]
+    return decades([*drawn, *spread, *(panel.limits or {}).values()])
 
 
 def _power_of_ten(value: float, _: object) -> str:

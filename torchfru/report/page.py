@@ -18,7 +18,7 @@ from .summary import summary
 READING = (
     "A number is the last epoch's measure on the test set, which chose nothing: the mean over "
     "seeds, ± the standard deviation where there are several. A run that diverged is counted, and "
-    "is not part of the mean; nor is one that is unfinished, which figures show fainter. Minutes "
+    "is not part of the mean; nor is one that is unfinished. Figures show both fainter. Minutes "
     "are those of one run. Every number leads to its records."
 )
 

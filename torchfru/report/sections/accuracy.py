@@ -9,7 +9,7 @@ from ..names import label, style
 from ..paper import ACCURACY
 from ..records import Group, Library
 from ..tables import published, runs_table, sizes, tried_table
-from .curves import ACCURACY_NAME, curves, figure
+from .curves import ACCURACY_NAME, SPREAD, curves, figure
 
 TITLES = {"pixel-mnist": "Pixel-MNIST", "permuted-mnist": "Permuted MNIST", "imdb": "IMDB"}
 
@@ -68,7 +68,7 @@ def section(library: Library, experiment: str) -> Section:
         Panel("By epoch, the top", "epoch", ACCURACY_NAME, by_epoch, ylim=zoom),
         Panel("By time", "minutes of training", ACCURACY_NAME, timed, whole=False),
     ]
-    caption = "Test accuracy, a line a run. Hollow marks: the paper's numbers at its last epoch."
+    caption = f"Test accuracy, {SPREAD}. Hollow marks: the paper's numbers at its last epoch."
     tuned = "Tuned: settings of our own, chosen among those that were tried, below."
     text = [task, settings, *([tuned] if any("-tuned" in g.model for g in groups.values()) else [])]
     figures = figure(experiment, caption, panels)

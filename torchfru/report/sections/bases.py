@@ -7,7 +7,7 @@ from ..figures import Panel
 from ..names import label, style
 from ..records import Library
 from ..tables import result, runs_table
-from .curves import ACCURACY_NAME, MSE, curves, figure
+from .curves import ACCURACY_NAME, MSE, SPREAD, curves, figure
 
 
 def section(library: Library) -> Section:
@@ -32,6 +32,6 @@ def section(library: Library) -> Section:
         "Settings: those of FRU 60,10 on permuted MNIST and of FRU 120,5 on mixtures of "
         "polynomials, with the basis changed.",
     ]
-    caption = "Test measure by epoch, a line a run."
+    caption = f"Test measure by epoch, {SPREAD}."
     figures = figure("bases", caption, panels)
     return Section("bases", "Other bases", text, [*figures, *tables])

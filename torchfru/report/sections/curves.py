@@ -2,29 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from statistics import fmean
+
 from ..content import Figure
 from ..figures import Curve, Panel
 from ..records import Group
 
+Points = Sequence[tuple[int, float, float]]  # (epoch, minutes so far, measure)
+SPREAD = "the mean over seeds, shaded from the lowest to the highest"
 MSE, ACCURACY_NAME = "test mean squared error", "test accuracy, %"
 
 
 def curves(
     groups: dict[str, tuple[Group, int]], measure: str, by_time: bool = False
 ) -> list[Curve]:
-    """A curve a run, in the style of its label; an unfinished run is drawn fainter."""
-    found, named = [], set()
+    """A group's runs as one curve; those that do not count as one each, fainter."""
+    found: list[Curve] = []
     for name, (group, place) in groups.items():
+        found += _mean(name, [record.curve(measure) for record in group.usable], place, by_time)
         for record in group.records:
-            points = record.curve(measure)
-            kind = "line" if record.finished else "unfinished"
-            shown = name if kind == "line" else f"{name} (unfinished)"
-            if points:
-                x = [minutes if by_time else float(epoch) for epoch, minutes, _ in points]
-                text = "" if shown in named else shown
-                found.append(Curve(text, x, [y for *_, y in points], place, kind))
-                named.add(shown)
+            points = [] if record.usable else record.curve(measure)
+            shown = f"{name} ({'diverged' if record.finished else 'unfinished'})"
+            text = "" if any(curve.label == shown for curve in found) else shown
+            for curve in _mean(text, [points], place, by_time):
+                found.append(replace(curve, kind="faint"))
     return found
+
+
+def _mean(name: str, runs: list[Points], place: int, by_time: bool) -> list[Curve]:
+    """The runs' mean, and its band, over the epochs that all of them have."""
+    by_epoch = [{epoch: (minutes, value) for epoch, minutes, value in run} for run in runs]
+    shared = sorted(set.intersection(*map(set, by_epoch))) if runs else []
+    if not shared:
+        return []
+    minutes = [[run[epoch][0] for run in by_epoch] for epoch in shared]  # (epochs, runs)
+    values = [[run[epoch][1] for run in by_epoch] for epoch in shared]  # (epochs, runs)
+    x = [fmean(row) for row in minutes] if by_time else [float(epoch) for epoch in shared]
+    band = [(min(row), max(row)) for row in values] if len(runs) > 1 else []
+    return [Curve(name, x, [fmean(row) for row in values], place, band=band)]
 
 
 def figure(name: str, caption: str, panels: list[Panel]) -> list[Figure]:

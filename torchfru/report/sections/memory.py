@@ -41,7 +41,10 @@ def section(library: Library) -> Section:
         f"permuted MNIST; from 1,000 steps on the baselines get {MINUTES:g} minutes, and FRU all "
         "of its epochs.",
     ]
-    caption = "The last epoch's test measure by length, the mean over seeds."
+    caption = (
+        "The last epoch's test measure by length, the mean over seeds. Where all runs of a model "
+        "diverged it has no mark."
+    )
     figures = figure("memory", caption, panels)
     return Section("memory", "Long memory", text, [*figures, *tables])
 

@@ -8,7 +8,7 @@ from ..figures import Panel
 from ..names import label, style
 from ..records import Group, Library
 from ..tables import against, parameters, result, runs_table
-from .curves import MSE, curves, figure
+from .curves import MSE, SPREAD, curves, figure
 
 TITLES = {
     "mix-sin": "Sines",
@@ -51,8 +51,8 @@ def _experiment(library: Library, experiment: str) -> list[Table | Figure]:
         levels = {name: mse for name, mse in simple.items() if name in PREDICTORS}
         panels.append(Panel(title, "epoch", MSE, drawn, levels, yscale="log"))
     caption = (
-        f"{experiment}: test error by epoch, a line a run. Level lines: the two predictors that "
-        "need no training."
+        f"{experiment}: test error by epoch, {SPREAD}. Level lines: the two predictors that need "
+        "no training."
     )
     return [*figure(experiment, caption, panels), *tables]
 
