@@ -87,7 +87,7 @@ def test_the_plan_s_minutes_are_those_of_the_records():
 def test_a_limit_on_minutes_is_in_the_plan():
     for run in PLAN:
         limit = find_run(run.experiment, run.model).training.max_minutes
-        assert limit is None or run.minutes <= 2 * limit  # the last epoch may end beyond it
+        assert limit is None or run.minutes <= 3 * limit  # the last epoch may end beyond it
 
 
 def test_every_data_option_can_be_set():

@@ -4,7 +4,7 @@ By ``<problem>-<length>-<model>``. Not in the paper: the settings are ours, of a
 can do, and the same for every model but for the learning rate, which is its own of permuted MNIST.
 From 1,000 steps on the baselines get ten minutes, or one epoch if that takes longer. A few hundred
 sequences of 10,000 steps are learned by heart, which tells nothing of memory; 5,000 are as many as
-leave an LSTM's epoch below twenty minutes.
+leave an LSTM's epoch below half an hour.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ _TABLES = (
     *_runs(("mix-poly-10", "mix-poly-15"), {"fru": 5, "rnn": 11, "sru": 34, "lstm": 24}),
     *_runs(
         SYNTHETIC,
-        {"fru-released": 2, "rnn-released": 8, "sru-released": 15, "lstm-released": 20},
+        {"fru-released": 2, "rnn-released": 10, "sru-released": 14, "lstm-released": 25},
     ),
     *_runs("imdb", {"rnn": 25, "sru": 66, "lstm": 64}),
     *_runs(MNIST, {"rnn": 47, "sru": 50, "lstm": 60}),
@@ -106,11 +106,11 @@ _SEEDS = (
 
 _REST = (
     *_runs("bases", _bases("permuted", 23)),
-    *_memory(100, {"rnn": 6, "sru": 5, "lstm": 21}),
-    *_runs("memory", {"copy-1000-fru": 10, "adding-10000-fru": 17, "copy-10000-fru": 27}),
+    *_memory(100, {"rnn": 6, "sru": 10, "lstm": 21}),
+    *_runs("memory", {"copy-1000-fru": 10, "adding-10000-fru": 22, "copy-10000-fru": 25}),
     *_memory(1000, {"rnn": 11, "sru": 11, "lstm": 13}),
     *_runs("frequencies", _frequencies(784, 28)),
-    *_memory(10_000, {"rnn": 14, "sru": 17, "lstm": 17}),
+    *_memory(10_000, {"rnn": 19, "sru": 8, "lstm": 25}),
 )
 
 PLAN: tuple[Planned, ...] = (*_FIRST, *_TUNED, *_TABLES, *_SEEDS, *_REST)
