@@ -7,7 +7,7 @@ the next row, while A(t) of the segment is still in the second.
 from __future__ import annotations
 
 from .kernel import SEGMENT, kernel
-from .lanewise import add_backward, apply, apply_backward, keep_before
+from .lanewise import add, apply, apply_backward, keep_before
 from .simd import (
     add_dots,
     add_outer,
@@ -19,15 +19,15 @@ from .simd import (
     splat_tile,
     store_row,
     store_tile,
-    zeros_like,
     zeros_tile,
 )
+from .vectors import WIDE
 
-# Sums over samples are made in blocks: 3 entries of g times 5 of h are 15 sums, which fit the
-# registers and nearly fill a vector. Widths are padded accordingly.
-G_UNIT, H_UNIT = 3, 5
+# Sums over samples are made in blocks of some entries of g times some of h: 3 times 5 are 15 sums,
+# which nearly fill a vector and leave room for their factors in 32 registers; AVX2's 16 have it
+# for 2 times 5. Widths are padded accordingly.
+G_UNIT, H_UNIT = 3 if WIDE else 2, 5
 BLOCK = G_UNIT * H_UNIT
-SUMS = 16  # a block of sums in memory
 
 # x (L, n_in, N), a (L, n_g, n_h), w2 (n_g, n_h), u_in (n_in, n_h), b2 (n_h,), h and d_h (L, rows,
 # n_h, row), z and d_z (rows, n_g, row), kept (segments, rows, n_g, row); stop (N,) says after how
@@ -117,13 +117,15 @@ def _gate_backward(w2, d_h, g, d_z, kind, tile, width, t, g_at, first, last):
         for j in range(0, n_h, len(tile)):
             d_tile = load_tile(d_h, ((t * rows + r) * n_h + j) * row, row, tile, width)
             for i in range(0, n_g, G_UNIT):
-                at = g_at + ((r - first) * g.shape[2] + i) * row
-                g_tile = load_tile(g, at, row, G_UNIT, width)
-                change = zeros_like(g_tile)
+                change = zeros_tile(d_z, G_UNIT, width)
                 change = add_dots(change, w2, i * n_h + j, n_h, d_tile, width)
+                at = g_at + ((r - first) * g.shape[2] + i) * row  # read now: registers are few
+                change = apply_backward(kind, change, load_tile(g, at, row, G_UNIT, width))
                 z_at = (r * n_g + i) * row
                 z_tile = load_tile(d_z, z_at, row, G_UNIT, width)
-                store_tile(d_z, z_at, row, add_backward(kind, z_tile, change, g_tile), width)
+                # Always a sum: to choose where to add would make LLVM mask the store, which
+                # processors of AMD need many cycles for.
+                store_tile(d_z, z_at, row, add(z_tile, change), width)
 
 
 @kernel
@@ -131,10 +133,10 @@ def _matrix_backward(h, d_z, d_a, width, t, first, last, fresh):
     """d_a at step t: sums over samples of d_z h, block by block."""
     n_g, row = d_z.shape[1], d_z.shape[2]
     rows, n_h = h.shape[1], h.shape[2]
-    vector, place = row // len(width), t * d_a.shape[1] * SUMS
+    vector, place = row // len(width), t * d_a.shape[1] * d_a.shape[2]
     for i in range(0, n_g, G_UNIT):
         for j in range(0, n_h, H_UNIT):
-            sums = zeros_tile(d_a, BLOCK)
+            sums = zeros_tile(d_a, BLOCK, 1)
             for r in range(first, last):
                 for v in range(len(width)):
                     z_at = (r * n_g + i) * row + v * vector
@@ -145,7 +147,7 @@ def _matrix_backward(h, d_z, d_a, width, t, first, last, fresh):
                 store_row(d_a, place, lane_sums(sums))
             else:
                 add_store_sums(d_a, place, sums)
-            place += SUMS
+            place += d_a.shape[2]
 
 
 @kernel
@@ -169,7 +171,7 @@ def _weight_backward(d_h, g, w_sums, width, begin, end, first, last):
                         g_tile = load_tile(g, g_at, row, G_UNIT, 1)
                         sums = add_outer(sums, g_tile, load_tile(d_h, d_at, row, H_UNIT, 1))
                 store_tile(w_sums, place, vector, sums, 1)
-                place += SUMS * vector
+                place += BLOCK * vector
 
 
 @kernel
@@ -178,10 +180,11 @@ def backward(
 ):
     """All steps backwards: d_h becomes d(U x + b2), d_z is carried to before the first step.
 
-    d_a (L, blocks, SUMS) and d_w (blocks, SUMS) are added to, or written if ``fresh``. W2, U and
-    b2 are all weights of h, and get their gradients in one go: d_w is that of g, then x, then 1.
+    d_a (L, blocks, sums) and d_w (blocks, sums) are added to, or written if ``fresh``; sums is
+    BLOCK, and zeros up to whole vectors. W2, U and b2 are all weights of h, and get their
+    gradients in one go: d_w is that of g, then x, then 1.
 
-    z (rows, n_g, row), g (SEGMENT, rows, n_g + n_in + 1 and more, row) and w_sums (blocks, SUMS,
+    z (rows, n_g, row), g (SEGMENT, rows, n_g + n_in + 1 and more, row) and w_sums (blocks, BLOCK,
     vector) are room for the rows that the kernel works on.
     """
     if fresh:
@@ -203,5 +206,5 @@ def backward(
         _weight_backward(d_h, g, w_sums, width, begin, end, first, last)
     vector = w_sums.shape[2]
     for block in range(d_w.shape[0]):
-        w_block = load_tile(w_sums, block * SUMS * vector, vector, BLOCK, 1)
-        add_store_sums(d_w, block * SUMS, w_block)
+        w_block = load_tile(w_sums, block * BLOCK * vector, vector, BLOCK, 1)
+        add_store_sums(d_w, block * d_w.shape[1], w_block)

@@ -10,10 +10,11 @@ from .compiling import announced
 from .kernel import SEGMENT
 from .loop import KINDS, LoopGradients, cut
 from .threads import run, shares
-from .vectors import MAX_TILE, lanes
+from .vectors import MAX_TILE, WIDE, lanes
 
 CHUNK = 800  # steps that are taken at once; a multiple of the kernels' SEGMENT
-ROWS_AT_ONCE = 4  # rows of samples that share one sum over samples; more would leave the cache
+# Rows of samples that share one sum over samples; more would leave the cache.
+ROWS_AT_ONCE = 4 if WIDE else 8
 
 
 class BatchLoop:
@@ -34,6 +35,7 @@ class BatchLoop:
         self.n_h_padded = multiple(self.n_h, kernels.H_UNIT)
         self.tiles = (self.rows, self.n_h_padded, self.row)  # of h at a step
         self.n_in_padded = multiple(self.n_in + 1, kernels.G_UNIT)  # the inputs, and 1 for b2
+        self.sums = multiple(kernels.BLOCK, vector)  # a block of sums in memory
         self.numbers = self.n_g_padded * self.n_h_padded  # in A(t)
         tile = MAX_TILE if self.n_h_padded % MAX_TILE == 0 else kernels.H_UNIT
         self.shape = ((0,) * tile, (0,) * self.width)
@@ -122,11 +124,11 @@ class BatchLoop:
         rows, vector = min(self.rows, ROWS_AT_ONCE), self.row // self.width
         factors = self.n_g_padded + self.n_in_padded
         shapes = (
-            (CHUNK, self._blocks(self.n_g_padded), kernels.SUMS),  # d_a
-            (self._blocks(factors), kernels.SUMS),  # d_w
+            (CHUNK, self._blocks(self.n_g_padded), self.sums),  # d_a
+            (self._blocks(factors), self.sums),  # d_w
             (rows, self.n_g_padded, self.row),  # z
             (SEGMENT, rows, factors, self.row),  # g
-            (self._blocks(factors), kernels.SUMS, vector),  # sums that are still vectors
+            (self._blocks(factors), kernels.BLOCK, vector),  # sums that are still vectors
         )
         return [[large_empty(shape, self.w2) for shape in shapes] for _ in range(parts)]
 
@@ -137,7 +139,7 @@ class BatchLoop:
     def lay_out_sums(self, matrices: Tensor) -> Tensor:
         """Matrices (K, n_g, n_h) as the gradient of A(t) does, in blocks: (K, sums)."""
         blocks = self._blocks(self.n_g_padded)
-        sums = matrices.new_zeros(len(matrices), blocks * kernels.SUMS)
+        sums = matrices.new_zeros(len(matrices), blocks * self.sums)
         shape = (len(matrices), self.n_g_padded, self.n_h_padded)
         whole = matrices if matrices.shape == shape else padded(matrices, shape)
         parts = whole.unflatten(2, (-1, kernels.H_UNIT)).unflatten(1, (-1, kernels.G_UNIT))
@@ -156,7 +158,7 @@ class BatchLoop:
         """A view of blocks of sums (K, sums) as matrices (K, rows, n_h), whose rows come in groups
         of G_UNIT, and columns in groups of H_UNIT: (K, groups, G_UNIT, groups, H_UNIT)."""
         across = self.n_h_padded // kernels.H_UNIT
-        blocks = flat.view(len(flat), -1, across, kernels.SUMS)[..., : kernels.BLOCK]
+        blocks = flat.view(len(flat), -1, across, self.sums)[..., : kernels.BLOCK]
         return blocks.unflatten(3, (kernels.G_UNIT, kernels.H_UNIT)).transpose(2, 3)
 
     def _stops(self, stop: Tensor | None) -> Tensor:

@@ -53,18 +53,6 @@ def _relu_backward(builder: Any, gradient: Any, value: Any) -> Any:
 
 
 @intrinsic
-def add_where_positive(typing, total, gradient, value):
-    """total + gradient where the value is above zero, and the total elsewhere"""
-    return total(total, gradient, value), _lanewise(_add_where_positive)
-
-
-def _add_where_positive(builder: Any, total: Any, gradient: Any, value: Any) -> Any:
-    zero = ir.Constant(value.type, None)
-    added = builder.fadd(total, gradient)
-    return builder.select(builder.fcmp_ordered("<=", value, zero), total, added)
-
-
-@intrinsic
 def tanh_backward(typing, gradient, value):
     """gradient (1 - value^2), the value being a tanh"""
     return gradient(gradient, value), _lanewise(_tanh_backward)
@@ -162,11 +150,3 @@ def apply_backward(kind, gradient, value):
     if len(kind) == len(TANH):
         return tanh_backward(gradient, value)
     return gradient
-
-
-@njit(inline="always")
-def add_backward(kind, total, gradient, value):
-    """total + apply_backward(kind, gradient, value), with fewer instructions for relu."""
-    if len(kind) == len(RELU):
-        return add_where_positive(total, gradient, value)
-    return add(total, apply_backward(kind, gradient, value))

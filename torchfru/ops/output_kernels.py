@@ -49,7 +49,7 @@ def outputs_backward(e, h, total, d_y, d_h, d_e, tile, first, last):
             total_n = total[n].ravel()
             for i in range(n_y):
                 total_n[i] += d_y[t, n, i]
-            products, numbers = zeros_tile(e, tile), (t * samples + n) * n_h
+            products, numbers = zeros_tile(e, tile, 1), (t * samples + n) * n_h
             for i in range(0, padded, vector):
                 row, place = load_row(total, n * padded + i, 1), t * n_h * padded + i
                 products = add_outer(products, load_tile(e, place, padded, tile, 1), row)

@@ -117,27 +117,16 @@ def splat_tile(typing, array, index, count, width):
 
 
 @intrinsic(prefer_literal=True)
-def zeros_tile(typing, array, count):
-    """``count`` vectors of zeros, of the array's dtype."""
+def zeros_tile(typing, array, count, width):
+    """``count`` rows of ``width`` vectors of zeros, of the array's dtype."""
     vector = Vector(array.dtype)
-    number = count_of(count)
+    number = count_of(count) * count_of(width)
 
     def code(context, builder, signature, args):
         zero = ir.Constant(llvm_type(vector), None)
         return pack(context, builder, vector, [zero] * number)
 
-    return types.UniTuple(vector, number)(array, count), code
-
-
-@intrinsic
-def zeros_like(typing, tile):
-    """Zeros in the shape of a tile."""
-
-    def code(context, builder, signature, args):
-        zero = ir.Constant(llvm_type(tile.dtype), None)
-        return pack(context, builder, tile.dtype, [zero] * tile.count)
-
-    return tile(tile), code
+    return types.UniTuple(vector, number)(array, count, width), code
 
 
 # Products ----------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ def _add_product(matrix, m_at, values, v_at, out, out_at, tile):
     """out += matrix values: sums along the vectors."""
     n_h, n_g = matrix.shape[-2], matrix.shape[-1]
     for j in range(0, n_h, len(tile)):
-        sums = zeros_tile(out, tile)
+        sums = zeros_tile(out, tile, 1)
         for i in range(0, n_g, lanes_of(out)):
             row = load_row(values, v_at + i, 1)
             sums = add_outer(sums, load_tile(matrix, m_at + j * n_g + i, n_g, tile, 1), row)
@@ -54,7 +54,7 @@ def _add_outer_product(numbers, at, values, v_at, out, out_at, tile, fresh):
         row = load_row(values, v_at + i, 1)
         for j in range(0, n_h, len(tile)):
             place = out_at + j * n_g + i
-            rows = zeros_tile(out, tile) if fresh else load_tile(out, place, n_g, tile, 1)
+            rows = zeros_tile(out, tile, 1) if fresh else load_tile(out, place, n_g, tile, 1)
             store_tile(out, place, n_g, add_scaled(rows, numbers, at + j, row), 1)
 
 
@@ -111,7 +111,7 @@ def _gate_backward_small(w2, d_h, at, g, g_at, d_z, z_at, kind, tile):
     """d_z before a step, from that after it."""
     n_h, n_g = w2.shape
     for i in range(0, n_g, lanes_of(d_z)):
-        change = zeros_tile(w2, 1)
+        change = zeros_tile(w2, 1, 1)
         for j in range(0, n_h, len(tile)):
             columns = load_tile(w2, j * n_g + i, n_g, tile, 1)
             change = add_dot(change, d_h, at + j, columns)
