@@ -249,6 +249,17 @@ def test_a_curve_is_the_mean_of_the_seeds_that_count(tmp_path):
     ]
 
 
+def test_a_seed_that_fails_is_not_hidden_by_the_mean(tmp_path):
+    runs = [make_run("memory", "adding-100-fru", k, final=v) for k, v in enumerate((0.17, 4e-4))]
+    report = report_of(tmp_path, *runs, make_run("memory", "adding-100-rnn", final=0.17))
+    rows = table(report, "memory")
+    assert rows["FRU, 100"]["each seed"] == "1.70e-01 4.00e-04"
+    assert rows["RNN, 100"]["each seed"] == "–"  # noqa: RUF001
+    section = next(s for s in report.sections if s.name == "memory")
+    [fru] = [c for c in section.content[0].panels[0].curves if c.label == "FRU"]
+    assert fru.band[0] == (4e-4, 0.17)
+
+
 def test_trained_models_stand_beside_predictors_without_training(tmp_path):
     make_measurement("mix-sin", "simple").save(tmp_path / "mix-sin" / "simple.json")
     runs = [make_run("mix-sin", "fru", final=5e-5), make_run("mix-sin", "rnn", final=1e-3)]

@@ -10,7 +10,7 @@ from ..experiments import EXPERIMENTS
 from .content import EMPTY, Cell, Link, Table
 from .names import label
 from .paper import PublishedTable
-from .records import Group, Sweep, differences
+from .records import NUMBERS, Group, Sweep, differences
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,17 @@ def result(heading: str, measure: str, form: str) -> Column:
         return (Link(text, group.name, is_file=False),)
 
     return Column(heading, cell)
+
+
+def each_seed(measure: str, form: str) -> Column:
+    """The measure of every run, where there are several: a mean hides that some fail."""
+
+    def cell(group: Group) -> Cell:
+        found = [(record.name, record.run.last.get(measure)) for record in group.usable]
+        links = [Link(f"{v:{form}}", name) for name, v in found if isinstance(v, NUMBERS)]
+        return tuple(links) if len(links) > 1 else EMPTY
+
+    return Column("each seed", cell)
 
 
 def parameters() -> Column:

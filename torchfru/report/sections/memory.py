@@ -2,34 +2,35 @@
 
 from __future__ import annotations
 
+from statistics import fmean
+
 from ...experiments.memory import MINUTES
 from ..content import Section
 from ..figures import Curve, Panel
 from ..names import label, style
 from ..records import Group, Library
-from ..tables import Column, against, result, runs_table
-from .curves import ACCURACY_NAME, MSE, figure
+from ..tables import against, each_seed, result, runs_table
+from .curves import ACCURACY_NAME, MSE, SPREAD, figure
 
 GUESSING = {"adding": {"guessing": 1 / 6}, "copy": {"guessing": 12.5}}
 
 
 def section(library: Library) -> Section:
-    measures: dict[str, tuple[Column, str, str, str]] = {
-        "adding": (result("test MSE", "test_mse", ".2e"), "test_mse", MSE, "log"),
-        "copy": (
-            result("accuracy, %", "test_accuracy", ".2f"),
-            "test_accuracy",
-            ACCURACY_NAME,
-            "linear",
-        ),
+    problems = {  # the table's heading, the measure, its form, its axis
+        "adding": ("test MSE", "test_mse", ".2e", MSE, "log"),
+        "copy": ("accuracy, %", "test_accuracy", ".2f", ACCURACY_NAME, "linear"),
     }
     tables, panels = [], []
-    for problem, (column, measure, name, scale) in measures.items():
+    for problem, (heading, measure, form, name, scale) in problems.items():
         models = [m for m in library.models("memory") if m.startswith(f"{problem}-")]
         groups = {_length_and_layer(model): library.group("memory", model) for model in models}
         named = {f"{label(layer)}, {n:,}": group for (n, layer), group in groups.items()}
-        ratio = against("of guessing's", measure, GUESSING[problem]["guessing"])
-        tables.append(runs_table(f"{problem}, by length", named, [column, ratio]))
+        columns = [
+            result(heading, measure, form),
+            against("of guessing's", measure, GUESSING[problem]["guessing"]),
+            each_seed(measure, form),
+        ]
+        tables.append(runs_table(f"{problem}, by length", named, columns))
         curves = _by_length(groups, measure)
         panels.append(
             Panel(problem, "length", name, curves, GUESSING[problem], xscale="log", yscale=scale)
@@ -43,8 +44,8 @@ def section(library: Library) -> Section:
         "where that takes longer, and FRU all of its epochs.",
     ]
     caption = (
-        "The last epoch's test measure by length, the mean over seeds. Where all runs of a model "
-        "diverged it has no mark."
+        f"The last epoch's test measure by length, {SPREAD}. Where all runs of a model diverged it "
+        "has no mark."
     )
     figures = figure("memory", caption, panels)
     return Section("memory", "Long memory", text, [*figures, *tables])
@@ -56,12 +57,19 @@ def _length_and_layer(model: str) -> tuple[int, str]:
 
 
 def _by_length(groups: dict[tuple[int, str], Group], measure: str) -> list[Curve]:
-    points: dict[str, list[tuple[int, float]]] = {}
+    """Curves of the layers. Where a length has one seed, the band has no width."""
+    points: dict[str, list[tuple[int, list[float]]]] = {}
     for (length, layer), group in groups.items():
-        mean = group.mean(measure)
-        if mean is not None:
-            points.setdefault(layer, []).append((length, mean))
+        values = group.last(measure)
+        if values:
+            points.setdefault(layer, []).append((length, values))
     return [
-        Curve(label(layer), [n for n, _ in found], [y for _, y in found], style(layer))
+        Curve(
+            label(layer),
+            [length for length, _ in found],
+            [fmean(values) for _, values in found],
+            style(layer),
+            band=[(min(values), max(values)) for _, values in found],
+        )
         for layer, found in points.items()
     ]
