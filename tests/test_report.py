@@ -260,6 +260,14 @@ def test_a_seed_that_fails_is_not_hidden_by_the_mean(tmp_path):
     assert fru.band[0] == (4e-4, 0.17)
 
 
+@pytest.mark.parametrize(("loss", "found"), [(2e7, "2.0e+07"), (None, "not finite"), (1.7, "")])
+def test_a_test_loss_out_of_bounds_is_named(tmp_path, loss, found):
+    run = make_run("memory", "copy-100-fru", 1)
+    run.epochs[-1]["test_loss"] = loss
+    rows = table(report_of(tmp_path, run), "memory", 1)
+    assert rows["FRU, 100"]["remarks"] == (found and f"seed 1: test loss {found}")
+
+
 def test_trained_models_stand_beside_predictors_without_training(tmp_path):
     make_measurement("mix-sin", "simple").save(tmp_path / "mix-sin" / "simple.json")
     runs = [make_run("mix-sin", "fru", final=5e-5), make_run("mix-sin", "rnn", final=1e-3)]

@@ -47,6 +47,15 @@ class Record:
             return ["the experiment has no settings of its own"]
         return differences(self.config, own)
 
+    @property
+    def excess(self) -> str:
+        """The last test loss, where in training it would be divergence; or nothing."""
+        last, limit = self.run.last, self.config.training.max_loss
+        for loss in (last[name] for name in ("test_loss", "test_mse") if name in last):
+            if loss is None or loss > limit:
+                return "not finite" if loss is None else f"{loss:.1e}"
+        return ""
+
     def curve(self, measure: str) -> list[tuple[int, float, float]]:
         """(epoch, minutes so far, measure) of every epoch that has a finite one."""
         minutes, points = 0.0, []

@@ -165,6 +165,7 @@ def _remarks(group: Group) -> Cell:
     if not group.records:
         return "; ".join(["missing", *tuned])
     remarks = [f"seed {r.run.seed} unfinished: {r.progress}" for r in group.unfinished]
+    remarks += [f"seed {r.run.seed}: test loss {r.excess}" for r in group.usable if r.excess]
     if group.cut_short:
         remarks.append(f"not comparable in training length: {group.epochs} of {group.asked} epochs")
     return "; ".join([*tuned, *remarks, *group.changes])
