@@ -43,7 +43,7 @@ def section(library: Library) -> Section:
         f"permuted MNIST; from 1,000 steps on the baselines get {MINUTES:g} minutes, or one epoch "
         "where that takes longer, and FRU all of its epochs.",
         "A remark names a test loss that would be divergence in training: for some sequence the "
-        "outputs grew without bound, which an accuracy does not show.",
+        "outputs are huge, which an accuracy does not show.",
     ]
     caption = (
         f"The last epoch's test measure by length, {SPREAD}. Where all runs of a model diverged it "
