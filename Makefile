@@ -4,13 +4,17 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: run test check clean
+.PHONY: run test test-long check clean
 
 run: $(READY)
 	$(BIN)/torchfru demo --plot out/demo.png
 
 test: check
 	$(BIN)/pytest -n 2
+
+# Searches and kills that take minutes: by hand, before a release.
+test-long: $(READY)
+	$(BIN)/pytest -n 2 -m long
 
 check: $(READY)
 	$(BIN)/ruff check .
