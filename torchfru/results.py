@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Iterator
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
+
+from .io import write_atomically
 
 Status = Literal["running", "finished"]
 
@@ -173,14 +174,3 @@ def _read(path: Path, what: str, kind: type) -> dict[str, Any]:
 
 def _has_no_default(item: Field[Any]) -> bool:
     return item.default is MISSING and item.default_factory is MISSING
-
-
-def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write a file so that, whatever happens, the old or the new content is there."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.part")  # the next write replaces a forgotten one
-    with temporary.open("wb") as file:
-        file.write(content.encode() if isinstance(content, str) else content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)

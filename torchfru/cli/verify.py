@@ -43,7 +43,7 @@ def verify(
 
     Example: torchfru verify --claim gradient-fru --plot figures --json findings.json
     """
-    from ..results import write_atomically
+    from ..io import write_atomically
     from ..theory import CLAIMS, Settings, to_json
 
     names = claim or list(CLAIMS)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import mkstemp
 
+from .. import io
 from .errors import DataError
 
 
@@ -70,22 +70,10 @@ def cache_folder() -> Path:
 def replacing(path: Path) -> Iterator[Path]:
     """A temporary file beside ``path`` that takes its place at the end, whole or not at all."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = mkstemp(dir=path.parent, prefix=f".{path.name}-", suffix=".tmp")
-    except OSError as error:
-        raise DataError(
-            f"{path.parent}: cannot be written ({error.strerror}); set TORCHFRU_CACHE to a "
-            "folder that can"
-        ) from error
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        yield temporary
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+        with io.replacing(path) as temporary:
+            yield temporary
+    except io.WriteError as error:
+        raise DataError(f"{error}: set TORCHFRU_CACHE") from error
 
 
 def _data_folders(data_dir: Path | None) -> list[Path]:

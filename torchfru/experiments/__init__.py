@@ -5,9 +5,9 @@ The settings are those of the paper's authors where they published any; a family
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 
+from ..io import did_you_mean
 from . import bases, beijing, custom, frequencies, gradients, imdb, memory, mnist, synthetic
 from .config import DataConfig, ModelConfig, RunConfig, TrainingConfig
 from .override import override
@@ -48,9 +48,11 @@ def find_run(experiment: str, model: str) -> RunConfig:
     if models is None and _is_path(experiment):
         models = custom.models(experiment)
     if models is None:
-        raise ValueError(f"there is no experiment {experiment!r}; {_near(experiment, EXPERIMENTS)}")
+        raise ValueError(
+            f"there is no experiment {experiment!r}; {did_you_mean(experiment, EXPERIMENTS)}"
+        )
     if model not in models:
-        raise ValueError(f"{experiment} has no model {model!r}; {_near(model, models)}")
+        raise ValueError(f"{experiment} has no model {model!r}; {did_you_mean(model, models)}")
     return models[model]
 
 
@@ -61,8 +63,3 @@ def record_name(experiment: str) -> str:
 
 def _is_path(name: str) -> bool:
     return Path(name).suffix != "" or Path(name).exists()
-
-
-def _near(name: str, known: dict[str, RunConfig] | dict[str, dict[str, RunConfig]]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"

@@ -12,7 +12,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from ..results import finite, write_atomically
+from ..io import write_atomically
+from ..results import finite
 
 FORMAT = "torchfru-checkpoint-1"
 

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..io import write_atomically
 from ..nn import StepModel
-from ..results import write_atomically
 from .saved import SavedModel
 
 CHECKED_STEPS, CHECKED_BATCH = 8, 3

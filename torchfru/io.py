@@ -1,0 +1,86 @@
+"""Files that are written as a whole or not at all, and suggestions for a mistyped name."""
+
+from __future__ import annotations
+
+import difflib
+import errno
+import os
+import secrets
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+# What a disk answers to a write; other errors inside the block are not about the file.
+_NAMES = ("EACCES", "EDQUOT", "EEXIST", "EFBIG", "EIO", "ENAMETOOLONG", "ENOSPC", "ENOTDIR")
+FILE_ERRORS = {getattr(errno, name, 0) for name in (*_NAMES, "EPERM", "EROFS")}
+
+
+class WriteError(OSError):
+    """A file that the disk refuses to take: the message names it."""
+
+
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Write a file so that a crash at any moment leaves either the old or the new content."""
+    with replacing(path) as temporary:
+        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary file beside ``path`` that takes its place if the block succeeds.
+
+    An error of the file system, such as a full disk, names ``path`` and leaves nothing behind.
+    """
+    temporary = path.with_name(f".{path.name}-{os.getpid()}-{secrets.token_hex(4)}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.touch(exist_ok=False)
+        yield temporary
+        _sync(temporary, os.O_RDWR)
+        os.replace(temporary, path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        if error.errno not in FILE_ERRORS:
+            raise
+        raise WriteError(
+            f"{path}: cannot be written ({error.strerror}); free some space there, or choose "
+            "another folder"
+        ) from error
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def remove_leftovers(path: Path) -> None:
+    """Delete the temporary files of writers that were killed. Only for the one writer of a file."""
+    for leftover in path.parent.glob(f".{path.name}-*.tmp"):
+        leftover.unlink(missing_ok=True)
+
+
+def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
+    """The end of an error message about a wrong name.
+
+    >>> did_you_mean("pixel-mnst", ["imdb", "pixel-mnist"])
+    "did you mean 'pixel-mnist'?"
+    >>> did_you_mean("x", ["imdb", "pixel-mnist"])
+    'choose one of imdb, pixel-mnist'
+    """
+    known = list(known)
+    near = difflib.get_close_matches(name, known, n=1, cutoff=cutoff)
+    return f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(known)}"
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a rename last: without this, a power cut can undo it."""
+    if os.name == "nt":
+        return  # Windows cannot open a folder
+    with suppress(OSError):  # some network disks cannot sync one
+        _sync(folder, os.O_RDONLY)
+
+
+def _sync(path: Path, flags: int) -> None:
+    handle = os.open(path, flags)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
