@@ -7,7 +7,7 @@ READY := .venv/.ready
 .PHONY: run test test-long check clean
 
 run: $(READY)
-	$(BIN)/torchfru demo --plot out/demo.png
+	$(BIN)/python examples/demo.py --plot out/demo.png
 
 test: check
 	$(BIN)/pytest -n 2

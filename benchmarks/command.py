@@ -1,4 +1,4 @@
-"""``torchfru bench``: layers and backends side by side."""
+"""``python -m benchmarks``: layers and backends side by side."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from ..bench import Rate, Result, Shape
+    from .measure import Rate, Result, Shape
 
 
 def bench(
@@ -46,7 +46,7 @@ def bench(
     Nothing else should run on the machine meanwhile. With --flush-denormals nn.LSTM's backward pass
     over many steps is far faster: its gradients vanish into numbers that a CPU is slow with.
 
-    Example: torchfru bench --preset pixel-mnist --json bench.json --plot bench.svg
+    Example: python -m benchmarks --preset pixel-mnist --json bench.json --plot bench.svg
     """
     import torch
 
@@ -60,7 +60,7 @@ def bench(
         document = _document(preset, shape, rounds, found) | {"flush_denormals": flush_denormals}
         _write(json_file, json.dumps(document, indent=1))
     if plot is not None:
-        from ..bench_plot import draw
+        from .plot import draw
 
         plot.parent.mkdir(parents=True, exist_ok=True)
         draw(
@@ -87,7 +87,7 @@ def _measure(
     sweeps: bool,
     console: Console,
 ) -> Found:
-    from .. import bench as measuring
+    from . import measure as measuring
 
     columns = (TextColumn("{task.description:36}"), BarColumn(), TimeRemainingColumn())
     # drawn between measurements only, not by a thread that would run beside them
@@ -115,7 +115,7 @@ def _measure(
 
 
 def _shape(preset: str, steps: int | None, batch: int | None) -> Shape:
-    from ..bench import PRESETS
+    from .measure import PRESETS
 
     if preset not in PRESETS:
         raise ValueError(f"there is no preset {preset!r}; choose from {', '.join(PRESETS)}")
@@ -124,7 +124,7 @@ def _shape(preset: str, steps: int | None, batch: int | None) -> Shape:
 
 
 def _names(only: list[str] | None, shape: Shape) -> list[str]:
-    from ..bench import contenders
+    from .measure import contenders
 
     names = list(contenders(shape))
     unknown = [name for name in only or () if name not in names]
@@ -134,7 +134,7 @@ def _names(only: list[str] | None, shape: Shape) -> list[str]:
 
 
 def _print(console: Console, preset: str, shape: Shape, found: Found) -> None:
-    from ..bench_report import times_less
+    from .report import times_less
 
     console.print(_table(preset, shape, found.results))
     trained = {result.name: result.training.seconds for result in found.results}
@@ -160,7 +160,7 @@ def _print(console: Console, preset: str, shape: Shape, found: Found) -> None:
 
 
 def _table(preset: str, shape: Shape, results: list[Result]) -> Table:
-    from ..bench_report import times_less
+    from .report import times_less
 
     outputs = "every output" if shape.every_step else "the last output"
     title = f"{preset}: {shape.steps} steps, batch {shape.batch}, {shape.fru_name}, {outputs}"
@@ -183,7 +183,7 @@ def _milliseconds(seconds: float, spread: float) -> str:
 
 
 def _document(preset: str, shape: Shape, rounds: int, found: Found) -> dict[str, Any]:
-    from ..bench import environment
+    from .measure import environment
 
     rate = found.rate
     layers = []

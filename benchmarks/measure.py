@@ -21,8 +21,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .nn import FRU, SRU
-from .ops import available_backends, use_backend
+from torchfru.nn import FRU, SRU
+from torchfru.ops import available_backends, use_backend
 
 HIDDEN = 200  # of the layers that FRU is compared with
 
@@ -186,7 +186,7 @@ def peak_memory(shape: Shape, name: str) -> int | None:
     """
     if not Path("/proc/self/clear_refs").exists():
         return None
-    command = [sys.executable, "-m", "torchfru.bench", name, json.dumps(asdict(shape))]
+    command = [sys.executable, "-m", "benchmarks.measure", name, json.dumps(asdict(shape))]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     if run.returncode != 0:
         raise RuntimeError(f"bench: measuring the memory of {name} failed: {run.stderr.strip()}")
@@ -229,7 +229,7 @@ def kernel_rate(shape: Shape, rounds: int) -> Rate | None:
     """The forward loop alone, and torch's product of two 2048 x 2048 matrices, in turn."""
     if "numba" not in available_backends():
         return None
-    from .ops.loop import choose_loop
+    from torchfru.ops.loop import choose_loop
 
     n_g, n_h, size = shape.gate_size, shape.freq_dim, 2048
     x = torch.randn(shape.steps, shape.batch, shape.input_size)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .bench import Result
+    from .measure import Result
 
 LABELS = {
     "steps": "steps (batch 16)",

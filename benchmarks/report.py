@@ -1,4 +1,4 @@
-"""Tables for the documentation, from the records that ``torchfru bench --json`` wrote."""
+"""Tables for the documentation, from the records that ``python -m benchmarks --json`` wrote."""
 
 from __future__ import annotations
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from .config import RunConfig
-from .mnist import EXPERIMENTS as MNIST
-from .synthetic import EXPERIMENTS as SYNTHETIC
+from torchfru.experiments.config import RunConfig
+from torchfru.experiments.mnist import EXPERIMENTS as MNIST
+from torchfru.experiments.synthetic import EXPERIMENTS as SYNTHETIC
 
 TASKS = {
     "permuted": MNIST["permuted-mnist"]["fru-60-10"],

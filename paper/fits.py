@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ..basis import BASES
+from torchfru.basis import BASES
 
 Array = NDArray[np.float64]
 

@@ -7,8 +7,8 @@ ours: everything, the low half and the high half of it on a log scale.
 
 from __future__ import annotations
 
-from .config import DataConfig, RunConfig, TrainingConfig
-from .models import fru
+from torchfru.experiments.config import DataConfig, RunConfig, TrainingConfig
+from torchfru.experiments.models import fru
 
 RANGES = {28: ((0.25, 28.0), (0.25, 2.5), (2.5, 28.0)), 784: ((0.25, 784.0), (0.25, 25.0))}
 COUNTS = {28: (5, 10, 20), 784: (20, 40, 60)}

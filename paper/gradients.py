@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from .synthetic import EXPERIMENTS as SYNTHETIC
+from torchfru.experiments.synthetic import EXPERIMENTS as SYNTHETIC
 
 MIX_POLY = SYNTHETIC["mix-poly-5"]
 ALPHAS = (0.0, 0.25, 0.5, 0.9, 0.95)

@@ -6,11 +6,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ..data import load, temperature
-from ..experiments import find_run
-from ..results import Measurement
-from ..training import environment
-from ..training.simple import simple_predictors
+from torchfru.data import load, temperature
+from torchfru.results import Measurement
+from torchfru.training import environment
+from torchfru.training.simple import simple_predictors
+
+from .experiments import find_run
 from .fits import fit_all
 
 SERIES: dict[str, Any] = {"every": "day", "start": 2010, "end": 2012}  # the paper's figure

@@ -1,4 +1,4 @@
-"""What `torchfru reproduce` runs, the most worth knowing first: every table and figure early.
+"""The runs of `python -m paper reproduce`, the most worth knowing first.
 
 Minutes are those of one core with a second run beside: as the committed records say, and for what
 has no record yet, an estimate. All of it takes two such cores about 22 hours.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from . import EXPERIMENTS
+from .experiments import EXPERIMENTS
 
 SYNTHETIC = ("mix-poly-5", "mix-sin", "mix-poly-10", "mix-poly-15")
 MNIST = ("pixel-mnist", "permuted-mnist")

@@ -8,9 +8,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from ..data import DATASETS, available
-from ..experiments import find_run
-from ..experiments.config import RunConfig
+from torchfru.data import DATASETS, available
+from torchfru.experiments.config import RunConfig
+
+from .experiments import find_run
 from .tasks import MEASURING, Task
 
 MODELS = {

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from ..results import RunResult
+from torchfru.results import RunResult
+
 from .tasks import State, Task, inspect
 from .worker import BUSY, Job
 
@@ -192,7 +193,7 @@ class Runner:
 
 def command(job: Job) -> list[str]:
     """What the process of a job runs."""
-    return [sys.executable, "-m", "torchfru.reproduce.worker", job.to_json()]
+    return [sys.executable, "-m", "paper.worker", job.to_json()]
 
 
 def _last_line(log: Path, code: int) -> str:

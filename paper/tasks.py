@@ -8,10 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from ..experiments import find_run
-from ..experiments.config import RunConfig
-from ..experiments.plan import MEASUREMENTS, PLAN, SAME
-from ..results import Measurement, RunResult, checkpoint_folder, measurement_path, record_path
+from torchfru.experiments.config import RunConfig
+from torchfru.results import (
+    Measurement,
+    RunResult,
+    checkpoint_folder,
+    measurement_path,
+    record_path,
+)
+
+from .experiments import find_run
+from .plan import MEASUREMENTS, PLAN, SAME
 
 Kind = Literal["finished", "cut off", "missing", "refused"]
 

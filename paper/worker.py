@@ -1,4 +1,4 @@
-"""One task in a process of its own: ``python -m torchfru.reproduce.worker '<JSON>'``.
+"""One task in a process of its own: ``python -m paper.worker '<JSON>'``.
 
 The process that trains holds the run's lock, so that whatever ends it frees the run.
 """
@@ -14,7 +14,8 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from ..experiments.config import RunConfig
+from torchfru.experiments.config import RunConfig
+
 from .tasks import Task
 
 BUSY = 75  # the exit code that says: another process is at it
@@ -70,7 +71,7 @@ def _do(job: Job) -> None:
 
         measure(task.experiment, task.name, job.data_dir).save(task.record(job.results))
         return
-    from ..training import Run, run_experiment
+    from torchfru.training import Run, run_experiment
 
     run = Run(task.experiment, task.name, task.seed, task.config, job.results)
     run_experiment(run, resume=True, data_dir=job.data_dir, callbacks=[_stop_at(job.deadline)])

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from training_helpers import torchfru_command
 
 import torchfru
 
@@ -25,29 +26,7 @@ ALLOWED = {
     "results": {"io"},
     "experiments": {"experiments", "io"},
     "training": {"training", "data", "nn", "experiments", "io", "results"},
-    "demo": {"data", "experiments", "results", "training"},
-    "reproduce": {"reproduce", "basis", "data", "experiments", "results", "training"},
-    "bench": {"nn", "ops"},
-    "bench_plot": {"bench"},
-    "bench_report": set(),
-    "report": {"report", "experiments", "io", "results"},
-    "theory": {"theory", "basis", "nn", "ops"},
-    "cli": {
-        "cli",
-        "bench",
-        "bench_plot",
-        "bench_report",
-        "data",
-        "demo",
-        "experiments",
-        "io",
-        "report",
-        "reproduce",
-        "results",
-        "theory",
-        "training",
-        "__init__",
-    },
+    "cli": {"cli", "data", "experiments", "io", "results", "training", "__init__"},
     "__init__": {"basis", "nn", "ops"},
     "__main__": {"cli"},
 }
@@ -127,24 +106,12 @@ def test_readme_names_files_that_exist():
         assert (ROOT / target).exists(), target
 
 
-def torchfru_command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "torchfru", *arguments]
-    return subprocess.run(command, capture_output=True, text=True)
-
-
-def test_command_line(tmp_path):
+def test_command_line():
     assert torchfru_command("--version").stdout.strip() == f"torchfru {torchfru.__version__}"
-    plot = tmp_path / "new" / "demo.png"
-    small = torchfru_command("demo", "--size", "10", "--epochs", "1", "--plot", str(plot))
-    assert small.returncode == 0, small.stderr
-    assert {"RNN", "LSTM", "SRU", "FRU"} <= set(small.stdout.split())
-    assert plot.read_bytes().startswith(b"\x89PNG")
 
 
 def test_command_line_errors_are_one_line(tmp_path):
-    blocked = tmp_path / "file"
-    blocked.write_text("")
-    arguments = ("demo", "--plot", str(blocked / "demo.png"))
+    arguments = ("export", "missing", "--onnx", str(tmp_path / "step.onnx"))
     failed = torchfru_command(*arguments)
     assert failed.returncode == 1
     assert failed.stderr.startswith("Error: ")

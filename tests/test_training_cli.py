@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from torchfru import cli
 
-COMMANDS = ("train", "runs", "sweep", "predict", "export", "demo")
+COMMANDS = ("train", "runs", "sweep", "predict", "export")
 DOCUMENT = Path(__file__).parents[1] / "docs" / "training.md"
 
 
@@ -135,7 +135,7 @@ def test_the_document_names_commands_and_fields_that_exist():
     for field in re.findall(r"--set ([a-z_.]+)=", text):
         assert field in field_types(), field
     for name in re.findall(r"torchfru ([a-z]+)", text):
-        assert name in (*COMMANDS, "data", "report"), name
+        assert name in (*COMMANDS, "data"), name
 
 
 def test_the_documents_example_runs(tmp_path, monkeypatch, capsys):

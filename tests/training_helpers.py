@@ -16,6 +16,8 @@ from torchfru.data import SequenceData, Split
 from torchfru.experiments import DataConfig, ModelConfig, RunConfig, TrainingConfig
 from torchfru.training import Run, run_experiment
 
+ROOT = Path(__file__).parents[1]
+
 SIZES: dict[str, Any] = {"hidden_size": 6, "num_freqs": 4, "freq_dim": 2, "gate_size": 3}
 TINY = [
     "model.hidden_size=6",
@@ -79,6 +81,12 @@ def command(*arguments: str) -> list[str]:
 
 def torchfru_command(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command(*arguments), capture_output=True, text=True, **options)
+
+
+def python_command(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    """A program of this repository, in its folder."""
+    program = [sys.executable, *arguments]
+    return subprocess.run(program, capture_output=True, text=True, cwd=ROOT, **options)
 
 
 def finish(process: subprocess.Popen[str]) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""``torchfru report``: the page of all results, from the records."""
+"""``python -m paper report``: the page of all results, from the records."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def report(
 ) -> None:
     """Write the page of all results, beside what the paper printed, without training anything.
 
-    Example: torchfru report --results results --html out/report.html
+    Example: python -m paper report --results results --html out/report.html
     """
     from ..report import BEGIN, read_library, write_report
 

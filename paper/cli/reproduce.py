@@ -1,4 +1,4 @@
-"""``torchfru reproduce``: the paper's tables and figures, run by run."""
+"""``python -m paper reproduce``: the paper's tables and figures, run by run."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from .common import usage_errors
-from .train import DataDir
+from torchfru.cli.common import usage_errors
+from torchfru.cli.train import DataDir
+
 from .watch import Watch, duration
 
 if TYPE_CHECKING:
-    from ..reproduce import Outcome, Runner, Task
+    from ..runner import Outcome, Runner
+    from ..tasks import Task
 
 QUICK = Path("out/quick")
 STATES = ("finished", "cut off", "missing", "refused")
@@ -54,9 +56,9 @@ def reproduce(
     one folder of results, share the work. quick does every experiment at a tiny size, without
     any download, and writes a report of it.
 
-    Example: torchfru reproduce pixel-mnist imdb --budget 2h
+    Example: python -m paper reproduce pixel-mnist imdb --budget 2h
     """
-    from ..reproduce import plan_tasks
+    from ..tasks import plan_tasks
 
     quick = "quick" in names
     with usage_errors():
@@ -93,7 +95,7 @@ def _run(
     console: Console,
 ) -> tuple[Runner, list[Outcome]]:
     """Do the tasks, in view, until they are done or somebody stops them."""
-    from ..reproduce import Runner
+    from ..runner import Runner
 
     cores = _cores()
     jobs = jobs or cores
@@ -152,8 +154,7 @@ def _show_plan(tasks: list[Task], results: Path, as_json: bool, console: Console
 
 
 def _row(task: Task, results: Path) -> dict[str, Any]:
-    from ..reproduce import inspect
-    from ..reproduce.tasks import minutes_left
+    from ..tasks import inspect, minutes_left
 
     state = inspect(task, results)
     return {
@@ -188,7 +189,7 @@ def _summarize(tasks: list[Task], results: Path, console: Console) -> None:
 
 def _quick(data_dir: Path | None, console: Console) -> list[Task]:
     """The tiny tasks whose data are here; the others are named."""
-    from ..reproduce.quick import data_name, quick_tasks, without_data
+    from ..quick import data_name, quick_tasks, without_data
 
     tasks = quick_tasks()
     missing = without_data(tasks, data_dir)

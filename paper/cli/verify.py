@@ -1,4 +1,4 @@
-"""``torchfru verify``: the paper's claims, measured."""
+"""``python -m paper verify``: the paper's claims, measured."""
 
 from __future__ import annotations
 
@@ -41,9 +41,10 @@ def verify(
     The exit code is 1 if a verdict is "fails": this package does not do what it should. A
     claim of the paper that is "refuted as stated" is a finding, not an error.
 
-    Example: torchfru verify --claim gradient-fru --plot figures --json findings.json
+    Example: python -m paper verify --claim gradient-fru --plot figures --json findings.json
     """
-    from ..io import write_atomically
+    from torchfru.io import write_atomically
+
     from ..theory import CLAIMS, Settings, to_json
 
     names = claim or list(CLAIMS)

@@ -11,10 +11,11 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from .common import measure_on_test
+from torchfru.cli.common import measure_on_test
 
 if TYPE_CHECKING:
-    from ..reproduce import Outcome, Running, State, Task
+    from ..runner import Outcome, Running
+    from ..tasks import State, Task
 
 HEARTBEAT = 60.0  # seconds between lines on a running task, where there is no terminal
 

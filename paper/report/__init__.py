@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..io import write_atomically
+from torchfru.io import write_atomically
+
 from .html import to_html
 from .markdown import BEGIN, fill_readme, to_markdown
 from .page import Report

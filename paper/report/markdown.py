@@ -18,9 +18,10 @@ def to_markdown(report: Report, path: Path) -> str:
     records = os.path.relpath(report.library.folder, path.parent)
     parts = [
         "# Results",
-        "<!-- Written by `torchfru report`; not to be changed by hand. -->",
+        "<!-- Written by `python -m paper report`; not to be changed by hand. -->",
         *report.summary,
-        READING + " `torchfru report` builds this page, and one with figures, from the records.",
+        READING
+        + " `python -m paper report` builds this page, and one with figures, from the records.",
         _table(report.claims_table, records, level=2),
         *(_section(section, records) for section in report.sections),
         _table(report.missing_table, records, level=2),

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from ..experiments.config import OWN_FIELDS
-from ..results import Measurement, RunResult
+from torchfru.experiments.config import OWN_FIELDS
+from torchfru.results import Measurement, RunResult
+
 from .claims import Claim, judge
 from .content import EMPTY, Section, Table
 from .records import Library, Record, Sweep, flat

@@ -7,9 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..experiments import RunConfig
-from ..experiments.plan import MEASUREMENTS
-from ..results import (
+from torchfru.experiments.config import RunConfig
+from torchfru.results import (
     Measurement,
     RunResult,
     SweepResult,
@@ -17,6 +16,8 @@ from ..results import (
     iter_sweeps,
     measurement_path,
 )
+
+from ..plan import MEASUREMENTS
 from .records import NORMS, NUMBERS, Library, Record, Sweep
 
 T = TypeVar("T")
@@ -30,7 +31,8 @@ def read_library(folder: Path) -> Library:
     sweeps = {_name(path): _attempt(_read_sweep, path) for path in iter_sweeps(folder)}
     if not (runs or measured):
         raise ValueError(
-            f"there are no run records in {folder}; torchfru reproduce or torchfru train write some"
+            f"there are no run records in {folder}; python -m paper reproduce or torchfru train "
+            "write some"
         )
     return Library(
         folder,

@@ -8,9 +8,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ..experiments import EXPERIMENTS, RunConfig
-from ..experiments.plan import MEASUREMENTS, PLAN, SAME
-from ..results import Measurement, RunResult, SweepResult
+from torchfru.experiments.config import RunConfig
+from torchfru.results import Measurement, RunResult, SweepResult
+
+from ..experiments import EXPERIMENTS
+from ..plan import MEASUREMENTS, PLAN, SAME
 
 NUMBERS = (int, float)
 NORMS = ("l1", "l2", "linf")

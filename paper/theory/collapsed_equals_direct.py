@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from ..nn import FRU
-from ..ops import use_backend
+from torchfru.nn import FRU
+from torchfru.ops import use_backend
+
 from .finding import Finding, Panel, Settings, line
 
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-3}

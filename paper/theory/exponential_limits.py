@@ -22,7 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from ..nn.sru import ALPHAS
+from torchfru.nn.sru import ALPHAS
+
 from .finding import Finding, Panel, Settings, line
 from .l1 import (
     Certificate,

@@ -16,7 +16,8 @@ import math
 import torch
 from torch import Tensor
 
-from ..nn.sru import ALPHAS
+from torchfru.nn.sru import ALPHAS
+
 from .finding import Finding, Panel, Settings, line
 from .target import target
 

@@ -22,7 +22,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..nn import FRU
+from torchfru.nn import FRU
+
 from . import gradient_rnn, gradient_sru
 from .finding import Finding, Panel, Settings, line
 from .linear import Extremes, extremes, jacobian, largest, linear_fru, random_square

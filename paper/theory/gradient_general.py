@@ -12,7 +12,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from ..basis import BASES
+from torchfru.basis import BASES
+
 from .finding import Finding, Line, Panel, Settings, line
 from .gradient_fru import (
     LOWER,

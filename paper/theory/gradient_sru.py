@@ -22,7 +22,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..ops import use_backend
+from torchfru.ops import use_backend
+
 from .finding import Finding, Panel, Settings, line
 from .linear import Extremes, extremes, jacobian, largest, linear_sru, random_square, smallest
 from .powers import log_singular_values

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..basis import Basis
-from ..nn import FRU, SRU
+from torchfru.basis import Basis
+from torchfru.nn import FRU, SRU
 
 Layer = FRU | SRU
 

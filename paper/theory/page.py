@@ -12,8 +12,8 @@ WIDTH = 99
 def fill(page: str, findings: Iterable[Mapping[str, Any]]) -> str:
     """The page with the table of verdicts, and each claim's findings, between their marks.
 
-    ``findings`` are as ``torchfru verify --json`` writes them. A claim that is not among them is
-    left as it stands.
+    ``findings`` are as ``python -m paper verify --json`` writes them. A claim that is not among
+    them is left as it stands.
     """
     findings = list(findings)
     page = _between(page, "verdicts", _table(findings))

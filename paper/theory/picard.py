@@ -22,10 +22,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..nn import FRU
-from ..nn.recurrent import weights_of
-from ..ops import NONLINEARITIES
-from ..ops.reference import spread
+from torchfru.nn import FRU
+from torchfru.nn.recurrent import weights_of
+from torchfru.ops import NONLINEARITIES
+from torchfru.ops.reference import spread
+
 from .finding import Finding, Panel, Settings, line
 from .linear import largest
 

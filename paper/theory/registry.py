@@ -56,6 +56,6 @@ def check(name: str, settings: Settings | None = None) -> Finding:
             torch.manual_seed(settings.seed)
             finding = measure(settings)
     except ModuleNotFoundError as missing:
-        hint = f"{name} needs {missing.name}: pip install 'torchfru[theory]'"
+        hint = f"{name} needs {missing.name}: pip install 'torchfru[dev]'"
         raise ModuleNotFoundError(hint, name=missing.name) from None
     return replace(finding, seconds=round(time.perf_counter() - start, 2))

@@ -13,7 +13,8 @@ import math
 
 import torch
 
-from ..nn import FRU
+from torchfru.nn import FRU
+
 from .finding import Finding, Panel, Settings, line
 from .linear import largest
 

@@ -13,7 +13,8 @@ import math
 import torch
 from torch import Tensor
 
-from ..nn import SRU
+from torchfru.nn import SRU
+
 from .finding import Finding, Panel, Settings, line
 from .summaries import fill, memories
 

@@ -6,9 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..nn import FRU, SRU
-from ..nn.recurrent import weights_of
-from ..ops import NONLINEARITIES, use_backend
+from torchfru.nn import FRU, SRU
+from torchfru.nn.recurrent import weights_of
+from torchfru.ops import NONLINEARITIES, use_backend
 
 
 def fill(layer: FRU | SRU, generator: torch.Generator) -> None:

@@ -7,11 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from test_package import torchfru_command
+from training_helpers import python_command
 
-from torchfru import bench, bench_report
+from benchmarks import measure as bench
+from benchmarks import report as bench_report
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SMALL = replace(bench.PRESETS["pixel-mnist"], steps=12, batch=9, num_freqs=4, freq_dim=3)
 
 
@@ -60,8 +61,8 @@ def test_a_long_sequence_takes_little_memory():
 
 def test_command_writes_figures_and_a_plot(tmp_path):
     figures, plot = tmp_path / "new" / "bench.json", tmp_path / "bench.svg"
-    run = torchfru_command(
-        "bench", "--steps", "8", "--batch", "4", "--rounds", "2", "--only", "nn.LSTM",
+    run = python_command(
+        "-m", "benchmarks", "--steps", "8", "--batch", "4", "--rounds", "2", "--only", "nn.LSTM",
         "--only", "FRU collapsed", "--no-sweeps", "--no-memory",
         "--json", str(figures), "--plot", str(plot),
     )  # fmt: skip
@@ -75,8 +76,8 @@ def test_command_writes_figures_and_a_plot(tmp_path):
 
 
 def test_command_refuses_unknown_names():
-    assert "choose from pixel-mnist" in torchfru_command("bench", "--preset", "x").stderr
-    assert "choose from nn.RNN" in torchfru_command("bench", "--only", "x").stderr
+    assert "choose from pixel-mnist" in python_command("-m", "benchmarks", "--preset", "x").stderr
+    assert "choose from nn.RNN" in python_command("-m", "benchmarks", "--only", "x").stderr
 
 
 def test_the_page_shows_the_records():
@@ -84,5 +85,5 @@ def test_the_page_shows_the_records():
     records = bench_report.read(ROOT / "benchmarks")
     assert records
     assert bench_report.fill(page, records) == page, (
-        "run: python -m torchfru.bench_report benchmarks docs/speed.md"
+        "run: python -m benchmarks.report benchmarks docs/speed.md"
     )

@@ -9,17 +9,17 @@ import pytest
 from report_helpers import make_measurement, make_results, make_run, make_sweep, save
 from typer.testing import CliRunner
 
-from torchfru.cli import app
-from torchfru.experiments import find_run
-from torchfru.experiments.plan import MEASUREMENTS, PLAN
-from torchfru.report import build_report, read_library
-from torchfru.report.content import Table
-from torchfru.report.markdown import fill_readme, to_markdown
-from torchfru.report.page import Report
-from torchfru.report.sections.curves import curves
+from paper.cli import app
+from paper.experiments import find_run
+from paper.plan import MEASUREMENTS, PLAN
+from paper.report import build_report, read_library
+from paper.report.content import Table
+from paper.report.markdown import fill_readme, to_markdown
+from paper.report.page import Report
+from paper.report.sections.curves import curves
 from torchfru.results import sweep_path
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 TUNED = "fru-60-10-tuned"
 
 
@@ -347,7 +347,7 @@ def test_markdown_cannot_be_broken_by_a_record(tmp_path):
 def test_the_documents_show_the_committed_records():
     report = Report(read_library(ROOT / "results"))
     tables, readme = ROOT / "docs" / "results.md", ROOT / "README.md"
-    advice = "the records have changed; run: torchfru report"
+    advice = "the records have changed; run: python -m paper report"
     assert to_markdown(report, tables) == tables.read_text(), advice
     assert fill_readme(readme.read_text(), report, readme) == readme.read_text(), advice
 

@@ -8,9 +8,9 @@ import shutil
 import pytest
 from report_helpers import make_results, make_run, save
 
-from torchfru.report import read_library, write_report
-from torchfru.report.content import Figure
-from torchfru.report.page import Report
+from paper.report import read_library, write_report
+from paper.report.content import Figure
+from paper.report.page import Report
 
 DEAD_LINKS = """() => [...document.querySelectorAll('[href^="#"], use')]
     .map(e => (e.getAttribute('href') || e.getAttribute('xlink:href')).slice(1))

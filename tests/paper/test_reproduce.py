@@ -17,15 +17,17 @@ from rich.console import Console
 from training_helpers import TINY, numbers, read
 from typer.testing import CliRunner
 
-from torchfru import cli
-from torchfru.cli import watch
-from torchfru.experiments import EXPERIMENTS, find_run, override
-from torchfru.reproduce import Runner, Task, inspect, plan_tasks, runner, worker
-from torchfru.reproduce.quick import quick_tasks, without_data
-from torchfru.reproduce.worker import BUSY, Job
+from paper import cli, runner, worker
+from paper.cli import watch
+from paper.experiments import EXPERIMENTS, find_run
+from paper.quick import quick_tasks, without_data
+from paper.runner import Runner
+from paper.tasks import Task, inspect, plan_tasks
+from paper.worker import BUSY, Job
+from torchfru.experiments import override
 from torchfru.results import RunResult
 
-DOCUMENT = Path(__file__).parents[1] / "docs" / "reproducing.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "reproducing.md"
 
 
 def tiny(name: str = "fru", epochs: int = 3, seed: int = 0, **changes) -> Task:
@@ -352,12 +354,12 @@ def test_quick_downloads_nothing(tmp_path, monkeypatch):
 
 def test_the_document_names_what_exists():
     text = DOCUMENT.read_text()
-    for name in re.findall(r"torchfru (?:train|reproduce) ([a-z0-9-]+)", text):
+    for name in re.findall(r"(?:torchfru train|paper reproduce) ([a-z0-9-]+)", text):
         assert name in (*EXPERIMENTS, "all", "quick"), name
     known = {"--model", "--resume", "--set"}
     for command in ("reproduce", "report"):
         shown = CliRunner().invoke(cli.app, [command, "--help"], terminal_width=200)
-        assert f"Example: torchfru {command}" in shown.output
+        assert f"Example: python -m paper {command}" in shown.output
         known |= set(re.findall(r"--[a-z-]+", shown.output))
     options = set(re.findall(r"(?<![\w-])(--[a-z][a-z-]*)", text))
     assert options <= known, options - known

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from data_helpers import beijing_rows, make_beijing
 
-from torchfru.reproduce import measure as module
-from torchfru.reproduce.fits import FAMILIES, TERMS, columns, fit_all
-from torchfru.reproduce.measure import measure
+from paper import measure as module
+from paper.fits import FAMILIES, TERMS, columns, fit_all
+from paper.measure import measure
 
 T = 300
 t = np.arange(1, T + 1)

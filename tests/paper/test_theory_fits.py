@@ -11,10 +11,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from torchfru.theory import exponential_limits, expressive_power, fourier_fits, l1
-from torchfru.theory.registry import one_thread
-from torchfru.theory.target import BETA, STATED, constants, target, target_integrals
-from torchfru.theory.vandermonde import determinant, product_formula, systems, vandermonde
+from paper.theory import exponential_limits, expressive_power, fourier_fits, l1
+from paper.theory.registry import one_thread
+from paper.theory.target import BETA, STATED, constants, target, target_integrals
+from paper.theory.vandermonde import determinant, product_formula, systems, vandermonde
 
 SEARCH = settings(max_examples=200, deadline=None)
 

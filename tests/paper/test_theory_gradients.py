@@ -11,11 +11,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from paper.theory import gradient_fru, gradient_rnn, gradient_sru, residual
+from paper.theory.linear import extremes, jacobian, largest, linear_fru, linear_sru
+from paper.theory.registry import one_thread
 from torchfru import FRU
 from torchfru.basis import BASES
-from torchfru.theory import gradient_fru, gradient_rnn, gradient_sru, residual
-from torchfru.theory.linear import extremes, jacobian, largest, linear_fru, linear_sru
-from torchfru.theory.registry import one_thread
 
 SEARCH = settings(max_examples=200, deadline=None)
 ROUNDING = 1e-9

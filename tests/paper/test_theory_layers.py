@@ -11,9 +11,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from paper.theory import collapsed_equals_direct, fru_summary, picard, sru_summary
+from paper.theory.registry import one_thread
 from torchfru import FRU
-from torchfru.theory import collapsed_equals_direct, fru_summary, picard, sru_summary
-from torchfru.theory.registry import one_thread
 
 SEARCH = settings(max_examples=200, deadline=None)
 BACKENDS = st.sampled_from(["reference", "collapsed"])

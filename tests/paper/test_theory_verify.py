@@ -12,10 +12,11 @@ import torch
 from safetensors.torch import save_file
 from typer.testing import CliRunner
 
-from torchfru import FRU, theory
-from torchfru.cli import app
-from torchfru.theory import figures, picard
-from torchfru.theory.page import fill
+from paper import theory
+from paper.cli import app
+from paper.theory import figures, picard
+from paper.theory.page import fill
+from torchfru import FRU
 
 QUICK = ("vandermonde", "expressive-power", "gradient-rnn")
 
@@ -85,7 +86,7 @@ def test_trained_weights_reach_the_claim(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_help_has_an_example() -> None:
-    assert "Example: torchfru verify" in run("--help")[1]
+    assert "Example: python -m paper verify" in run("--help")[1]
 
 
 @pytest.mark.parametrize("name", QUICK)
@@ -110,7 +111,7 @@ def test_the_same_seed_gives_the_same_figure_and_leaves_torch_s_alone(tmp_path: 
 
 
 def test_the_docs_name_every_claim_and_figure() -> None:
-    docs = Path(__file__).parent.parent / "docs"
+    docs = Path(__file__).parents[2] / "docs"
     text = (docs / "theory.md").read_text()
     for name in theory.CLAIMS:
         assert f"## {name}" in text
@@ -119,7 +120,7 @@ def test_the_docs_name_every_claim_and_figure() -> None:
 
 
 def test_the_page_shows_the_committed_findings() -> None:
-    root = Path(__file__).parents[1]
+    root = Path(__file__).parents[2]
     page = (root / "docs" / "theory.md").read_text()
     findings = json.loads((root / "results" / "theory.json").read_text())
     assert [finding["claim"] for finding in findings] == list(theory.CLAIMS)
@@ -127,7 +128,7 @@ def test_the_page_shows_the_committed_findings() -> None:
 
 
 def test_a_page_without_a_place_for_a_claim_is_refused() -> None:
-    findings = json.loads((Path(__file__).parents[1] / "results" / "theory.json").read_text())
+    findings = json.loads((Path(__file__).parents[2] / "results" / "theory.json").read_text())
     with pytest.raises(ValueError, match="no place for verdicts"):
         fill("# A page", findings)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..io import did_you_mean
-from . import bases, beijing, custom, frequencies, gradients, imdb, memory, mnist, synthetic
+from . import beijing, custom, imdb, memory, mnist, synthetic
 from .config import DataConfig, ModelConfig, RunConfig, TrainingConfig
 from .override import override
 
@@ -25,12 +25,9 @@ __all__ = [
 
 EXPERIMENTS: dict[str, dict[str, RunConfig]] = {
     **synthetic.EXPERIMENTS,
-    **gradients.EXPERIMENTS,
     **mnist.EXPERIMENTS,
     **imdb.EXPERIMENTS,
-    **frequencies.EXPERIMENTS,
     **beijing.EXPERIMENTS,
-    **bases.EXPERIMENTS,
     **memory.EXPERIMENTS,
 }
 

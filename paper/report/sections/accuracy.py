@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ...experiments.mnist import MINUTES
+from torchfru.experiments.mnist import MINUTES
+
 from ..content import Section
 from ..figures import Curve, Panel
 from ..names import label, style

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from statistics import fmean
 
-from ...experiments.memory import MINUTES
+from torchfru.experiments.memory import MINUTES
+
 from ..content import Section
 from ..figures import Curve, Panel
 from ..names import label, style

@@ -6,8 +6,9 @@ import math
 from pathlib import Path
 from typing import Any
 
-from torchfru.experiments import find_run, override
-from torchfru.experiments.plan import MEASUREMENTS, PLAN
+from paper.experiments import find_run
+from paper.plan import MEASUREMENTS, PLAN
+from torchfru.experiments import override
 from torchfru.results import (
     Measurement,
     RunResult,

@@ -1,0 +1,1 @@
+"""Speed and memory of the layers, measured: ``python -m benchmarks --help``."""

@@ -1,0 +1,21 @@
+"""Every example runs."""
+
+from __future__ import annotations
+
+from training_helpers import python_command
+
+
+def test_the_demo_shows_a_table_and_a_plot(tmp_path):
+    plot = tmp_path / "new" / "demo.png"
+    small = python_command("examples/demo.py", "--size", "10", "--epochs", "1", "--plot", str(plot))
+    assert small.returncode == 0, small.stderr
+    assert {"RNN", "LSTM", "SRU", "FRU"} <= set(small.stdout.split())
+    assert plot.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_plot_that_cannot_be_written_is_one_line(tmp_path):
+    (tmp_path / "file").write_text("")
+    failed = python_command("examples/demo.py", "--plot", str(tmp_path / "file" / "demo.png"))
+    assert failed.returncode == 1
+    assert failed.stderr.startswith("Error: ")
+    assert "Traceback" not in failed.stderr
