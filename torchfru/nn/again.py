@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
+from ..ops.weights import transforms_active
+
 RESULT = -1  # the place of what is made; what autograd keeps on the way there has 0, 1, ...
 
 
@@ -48,8 +50,7 @@ def made_again(make: Callable[[], Tensor]) -> Iterator[Tensor]:
 
 def _possible() -> bool:
     """Not while torch compiles, which decides by itself, nor within torch.func."""
-    enabled = torch._C._autograd._saved_tensors_hooks_is_enabled()  # type: ignore[attr-defined]
-    return enabled and not torch.compiler.is_compiling()
+    return not (torch.compiler.is_compiling() or transforms_active())
 
 
 def _call_again(make: Callable[[], Tensor]) -> dict[int, Tensor]:

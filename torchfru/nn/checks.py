@@ -10,9 +10,18 @@ from torch import Tensor, nn
 from ..ops import NONLINEARITIES
 
 
-def known(tensor: Tensor) -> bool:
+def has_values(tensor: Tensor) -> bool:
     """Whether values can be looked at: not while tracing, not on the meta device."""
     return not (torch.compiler.is_compiling() or tensor.is_meta)
+
+
+def values_of(tensor: Tensor) -> Tensor | None:
+    """The values in any order, those of all samples where vmap hides them; None without values."""
+    if not has_values(tensor):
+        return None
+    while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = torch._C._functorch.get_unwrapped(tensor)
+    return tensor
 
 
 def autocasting(x: Tensor) -> bool:
@@ -75,7 +84,7 @@ def check_shape(module: nn.Module, name: str, value: Tensor, expected: tuple[int
 def check_state_pair(module: nn.Module, hx: object, dims: tuple[int, int]) -> tuple[Tensor, Tensor]:
     """u and t, if that is what ``hx`` holds, with these numbers of dimensions."""
     name = type(module).__name__
-    if not isinstance(hx, tuple | list) or len(hx) != 2:
+    if not isinstance(hx, (tuple, list)) or len(hx) != 2:
         raise RuntimeError(f"{name}: the state must be a tuple (u, t), got {type(hx).__name__}")
     u, t = hx
     if (u.dim(), t.dim()) != dims:
@@ -90,6 +99,7 @@ def check_steps(module: nn.Module, t: Tensor) -> Tensor:
     """t as int64, if it counts steps."""
     if t.is_floating_point() or t.is_complex() or t.dtype == torch.bool:
         raise TypeError(f"{type(module).__name__}: t must hold integers, got {t.dtype}")
-    if known(t) and bool((t < 0).any()):
-        raise ValueError(f"{type(module).__name__}: t must not be negative, got {t.tolist()}")
+    steps = values_of(t)
+    if steps is not None and bool((steps < 0).any()):
+        raise ValueError(f"{type(module).__name__}: t must not be negative, got {steps.tolist()}")
     return t.to(torch.int64)

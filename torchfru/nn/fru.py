@@ -15,7 +15,7 @@ from ..basis import Basis
 from ..ops import fru_scan
 from .again import made_again
 from .cell import RecurrentCell
-from .checks import known
+from .checks import values_of
 from .memory import FRUMemory
 from .recurrent import RecurrentLayer, weights_of
 
@@ -161,7 +161,8 @@ class FRU(FRUMemory, RecurrentLayer):
         """Absolute steps of a part: (L,) where all samples agree, or else (L, N)."""
         steps = torch.arange(part.start + 1, part.stop + 1, device=self.freqs.device)
         if t is not None:
-            together = known(t) and t.numel() > 0 and bool((t == t[0]).all())
+            agree = values_of((t == t[0]).all()) if len(t) else None
+            together = agree is not None and bool(agree.all())
             steps = steps + t[0] if together else steps.unsqueeze(-1) + t
         return steps.clamp(max=self.seq_len)  # padding may reach further than time does
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ..basis import BASES, Basis, check_bounded, check_rows, resolve_basis
-from .checks import known, require_size
+from .checks import require_size, values_of
 from .recurrent import reset_weights
 
 
@@ -99,16 +99,18 @@ class FRUMemory(nn.Module):
     def _check_time(self, last: Tensor | int) -> None:
         """Refuse steps past seq_len, where the basis has no rows."""
         name = type(self).__name__
-        if isinstance(last, Tensor) and not known(last):
-            if not last.is_meta:  # traced: the check becomes a part of the program
-                message = f"{name}: a step is past seq_len={self.seq_len}"
-                torch._assert_async((last <= self.seq_len).all(), message)
-            return
-        highest = last if isinstance(last, int) else int(last.max()) if last.numel() else 0
-        if highest > self.seq_len:
+        if isinstance(last, Tensor):
+            steps = values_of(last)
+            if steps is None:
+                if not last.is_meta:  # traced: the check becomes a part of the program
+                    message = f"{name}: a step is past seq_len={self.seq_len}"
+                    torch._assert_async((last <= self.seq_len).all(), message)
+                return
+            last = int(steps.max()) if steps.numel() else 0
+        if last > self.seq_len:
             raise ValueError(
-                f"{name}: step {highest} is past seq_len={self.seq_len}. Build it with "
-                f"seq_len={highest} or more, or start again without a state"
+                f"{name}: step {last} is past seq_len={self.seq_len}. Build it with "
+                f"seq_len={last} or more, or start again without a state"
             )
 
     def _memory_arguments(self) -> dict[str, Any]:

@@ -22,10 +22,10 @@ from .checks import (
     check_state_pair,
     check_steps,
     check_width,
-    known,
     require_bool,
     require_nonlinearity,
     require_size,
+    values_of,
     without_autocast,
 )
 
@@ -305,10 +305,11 @@ class RecurrentLayer(nn.Module):
         if not batched and lengths.dim() == 0:
             lengths = lengths.unsqueeze(0)
         check_shape(self, "lengths", lengths, (x.shape[1],))
-        if known(lengths) and bool(((lengths < 0) | (lengths > x.shape[0])).any()):
+        values = values_of(lengths)
+        if values is not None and bool(((values < 0) | (values > x.shape[0])).any()):
             raise ValueError(
                 f"{self._name}: lengths must lie within 0..{x.shape[0]}, the padded length; "
-                f"got {lengths.tolist()}"
+                f"got {values.tolist()}"
             )
         return lengths.to(torch.int64)
 
@@ -401,7 +402,8 @@ def flip(x: Tensor, lengths: Tensor | None) -> Tensor:
 
 def _trim(x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
     """Without the steps that no sequence reaches."""
-    if not known(lengths) or lengths.numel() == 0:
+    values = values_of(lengths)
+    if values is None or values.numel() == 0:
         return x, lengths
-    longest = max(1, int(lengths.max()))
+    longest = max(1, int(values.max()))
     return (x if longest == len(x) else x[:longest]), lengths

@@ -48,7 +48,7 @@ class StepModel(nn.Module):
     def start(self, n: int) -> tuple[Tensor, ...]:
         """The state before the first step, for n sequences."""
         layer = self.model.layer
-        if isinstance(layer, FRU | SRU):
+        if isinstance(layer, (FRU, SRU)):
             u = torch.zeros(layer.num_layers, n, layer.state_size)
             return (u, torch.zeros(n, dtype=torch.int64)) if isinstance(layer, FRU) else (u,)
         assert isinstance(layer, nn.RNNBase)

@@ -1,8 +1,8 @@
 """SRU's two loops over time, each as a function that autograd can follow and by hand.
 
 By hand, a step writes into memory that is there already, keeps nothing but h and g, and leaves
-the gradients of the weights to one product over many steps. torch's compiler wants the plain
-functions, and so do second derivatives.
+the gradients of the weights to one product over many steps. torch's compiler, torch.func, forward
+mode and second derivatives take the plain functions.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .weights import NONLINEARITIES
+from .weights import NONLINEARITIES, transforms_active
 
 STEPS_AT_ONCE = 64  # that wait for one product with the gradient of the weights
 _aten = torch.ops.aten
@@ -36,7 +36,9 @@ def memories(h: Tensor, u: Tensor, alphas: Tensor) -> Tensor:
 
 
 def _by_hand(function: Any, plain: Callable[..., Tensor], inputs: Any, *options: Any) -> Tensor:
-    if torch.compiler.is_compiling() or inputs[-1].requires_grad:  # by hand, alphas are constants
+    if torch.compiler.is_compiling() or transforms_active():
+        return plain(*inputs, *options)
+    if inputs[-1].requires_grad:  # by hand, alphas are constants
         return plain(*inputs, *options)
     result: Tensor = function.apply(*inputs, *options)[0]
     return result
@@ -65,14 +67,24 @@ def plain_memories(h: Tensor, u: Tensor, alphas: Tensor) -> Tensor:
     return torch.stack(found)
 
 
-def _second_order(
+def _plain_backward(
     plain: Callable[..., Tensor], inputs: list[Tensor], options: tuple[Any, ...], gradient: Tensor
 ) -> tuple[Tensor | None, ...]:
-    """The gradients of the inputs, as functions that can be derived once more."""
-    wanted = [tensor for tensor in inputs if tensor.requires_grad]
-    found = torch.autograd.grad(plain(*inputs, *options), wanted, gradient, create_graph=True)
+    """The gradients of the inputs by autograd: where a graph of them is wanted, or vmap is active.
+
+    Inputs may have been computed from one another (z from bias): views of them end each path at
+    its own input, so that no gradient is counted twice.
+    """
+    with torch.enable_grad():
+        own = [tensor.view_as(tensor) for tensor in inputs]
+        result = plain(*own, *options)
+    wanted = [tensor for tensor in own if tensor.requires_grad]
+    graph = torch.is_grad_enabled()
+    found = torch.autograd.grad(
+        result, wanted, gradient, create_graph=graph, materialize_grads=True
+    )
     rest = iter(found)
-    return tuple(next(rest) if tensor.requires_grad else None for tensor in inputs)
+    return tuple(next(rest) if tensor.requires_grad else None for tensor in own)
 
 
 # By hand -----------------------------------------------------------------------------------
@@ -113,8 +125,8 @@ class Hidden(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, d_h: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         *inputs, h, g = ctx.saved_tensors
-        if torch.is_grad_enabled():
-            return (*_second_order(plain_hidden, inputs, (ctx.kind,), d_h), None)
+        if torch.is_grad_enabled() or transforms_active(d_h):
+            return (*_plain_backward(plain_hidden, inputs, (ctx.kind,), d_h), None)
         _, _, to_h, to_z, bias, alphas = inputs
         alpha, rest = alphas.unsqueeze(-1), 1 - alphas.unsqueeze(-1)
         from_h, from_z = to_h.t(), to_z.t()
@@ -163,8 +175,8 @@ class Memories(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, d_found: Tensor) -> tuple[Tensor | None, ...]:
         h, u, alphas = ctx.saved_tensors
-        if torch.is_grad_enabled():
-            return _second_order(plain_memories, [h, u, alphas], (), d_found)
+        if torch.is_grad_enabled() or transforms_active(d_found):
+            return _plain_backward(plain_memories, [h, u, alphas], (), d_found)
         alpha, rest = alphas.unsqueeze(-1), 1 - alphas.unsqueeze(-1)
         d_h, d_u, scaled = torch.empty_like(h), torch.zeros_like(u), torch.empty_like(u)
         for d_h_t, d_found_t in reversed(list(zip(d_h, d_found, strict=True))):

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 
 class Weights(NamedTuple):
@@ -33,3 +34,15 @@ NONLINEARITIES: dict[str, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh,
     "identity": identity,
 }
+
+
+def transforms_active(*gradients: Tensor | None) -> bool:
+    """Whether torch.func (grad, vmap, jvp, ...) or forward-mode differentiation is at work.
+
+    They follow torch's own operators and nothing else: no kernel, no ``out=``, no hand-written
+    backward pass. ``gradients`` are those that reach a backward pass: with ``is_grads_batched``
+    they stand for several at once, and have no storage.
+    """
+    if torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0:
+        return True
+    return not all(g is None or torch._C._has_storage(g) for g in gradients)
