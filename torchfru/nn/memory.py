@@ -49,7 +49,8 @@ class FRUMemory(nn.Module):
     def _choose_freqs(self, freqs: Sequence[float] | Tensor | None) -> Tensor:
         name = type(self).__name__
         if freqs is None:
-            return self.basis.default_freqs(self.num_freqs, self.seq_len)
+            with torch.device("cpu"):  # values are needed, also of a layer that is built on meta
+                return self.basis.default_freqs(self.num_freqs, self.seq_len)
         chosen = torch.as_tensor(freqs, dtype=torch.float64, device="cpu").detach()
         if tuple(chosen.shape) != (self.num_freqs,):
             raise ValueError(
@@ -72,9 +73,15 @@ class FRUMemory(nn.Module):
             self.freqs.copy_(torch.tensor(self._first_freqs, dtype=torch.float64, device="cpu"))
 
     def _check_own_basis(self, suffix: str) -> None:
-        if self.basis not in BASES.values() and not self.freqs.is_meta:
-            phase = getattr(self, f"phase{suffix}", None)
-            check_bounded(self.basis, self.freqs, phase, self.seq_len)
+        """Refuse a user's basis that leaves [-1, 1], on meta with phases of 0."""
+        if self.basis in BASES.values():
+            return
+        freqs, phase = self.freqs, getattr(self, f"phase{suffix}", None)
+        if freqs.is_meta:
+            freqs = torch.tensor(self._first_freqs, dtype=freqs.dtype, device="cpu")
+            phase = None if phase is None else torch.zeros_like(phase, device="cpu")
+        with torch.device(freqs.device):
+            check_bounded(self.basis, freqs, phase, self.seq_len)
 
     def _parameter_shapes(self, input_size: int) -> dict[str, tuple[int, ...]]:
         n_g, n_y = self.gate_size, self.hidden_size

@@ -20,7 +20,6 @@ ALPHAS = (0.0, 0.25, 0.5, 0.9, 0.99)
 class SRUMemory(nn.Module):
     """What SRU and SRUCell share: the decays and the sizes. A mixin, without ``__init__``."""
 
-    decays: Tensor
     hidden_size: int
     gate_size: int
 
@@ -35,15 +34,21 @@ class SRUMemory(nn.Module):
         self.stat_size = stat_size
         self.state_size = len(self.alphas) * stat_size
 
-    def _register_decays(self, device: Any, dtype: Any) -> None:
-        empty = torch.empty(len(self.alphas), device=device, dtype=dtype)
-        self.register_buffer("decays", empty, persistent=False)
+    def decays_for(self, x: Tensor) -> Tensor:
+        """The alphas (K,) on the device of ``x``, in float32 at least.
+
+        Made when needed: a buffer outside the state_dict would be lost where a model is built on
+        the meta device and loaded.
+        """
+        kind = {"dtype": torch.promote_types(x.dtype, torch.float32), "device": x.device}
+        if x.device.type == "cpu":
+            return torch.tensor(self.alphas, **kind)
+        # Filled on the device: a CUDA graph cannot hold a copy from the CPU.
+        return torch.stack([torch.full((), alpha, **kind) for alpha in self.alphas])
 
     def reset_parameters(self) -> None:
         """Weights from a normal of deviation 0.1 cut at 0.2, biases 0: as for FRU."""
         reset_weights(self)
-        with torch.no_grad():
-            self.decays.copy_(torch.tensor(self.alphas, dtype=torch.float64, device="cpu"))
 
     def _parameter_shapes(self, input_size: int) -> dict[str, tuple[int, ...]]:
         return {
@@ -117,7 +122,6 @@ class SRU(SRUMemory, RecurrentLayer):
         )
         self._init_memory(alphas, stat_size)
         self._register_parameters(device, dtype)
-        self._register_decays(device, dtype)
         self.reset_parameters()
 
     def _read(
@@ -134,7 +138,7 @@ class SRU(SRUMemory, RecurrentLayer):
         y, u = sru_scan(
             x,
             u,
-            self.decays,
+            self.decays_for(x),
             weights,
             nonlinearity=self.nonlinearity,
             every_step=every_step,
@@ -171,14 +175,13 @@ class SRUCell(SRUMemory, RecurrentCell):
         )
         self._init_memory(alphas, stat_size)
         self._register_parameters(device, dtype)
-        self._register_decays(device, dtype)
         self.reset_parameters()
 
     def _advance(self, x: Tensor, u: Tensor, t: Tensor) -> Tensor:
         _, u = sru_scan(
             x.unsqueeze(0),
             u,
-            self.decays,
+            self.decays_for(x),
             weights_of(self),
             nonlinearity=self.nonlinearity,
             every_step=False,

@@ -84,7 +84,7 @@ class StepModel(nn.Module):
         memories = []
         for k in range(layer.num_layers):
             weights = weights_of(layer, layer.suffix(k))
-            memory = sru.step(x, u[k], layer.decays, weights, layer.nonlinearity)
+            memory = sru.step(x, u[k], layer.decays_for(x), weights, layer.nonlinearity)
             x = F.linear(memory, weights.weight_uy, weights.bias_y)
             memories.append(memory)
         return x, torch.stack(memories)
