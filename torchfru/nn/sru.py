@@ -40,11 +40,11 @@ class SRUMemory(nn.Module):
         Made when needed: a buffer outside the state_dict would be lost where a model is built on
         the meta device and loaded.
         """
-        kind = {"dtype": torch.promote_types(x.dtype, torch.float32), "device": x.device}
+        dtype = torch.promote_types(x.dtype, torch.float32)
         if x.device.type == "cpu":
-            return torch.tensor(self.alphas, **kind)
+            return torch.tensor(self.alphas, dtype=dtype, device=x.device)
         # Filled on the device: a CUDA graph cannot hold a copy from the CPU.
-        return torch.stack([torch.full((), alpha, **kind) for alpha in self.alphas])
+        return torch.stack([torch.full((), a, dtype=dtype, device=x.device) for a in self.alphas])
 
     def reset_parameters(self) -> None:
         """Weights from a normal of deviation 0.1 cut at 0.2, biases 0: as for FRU."""

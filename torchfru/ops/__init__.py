@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
+from collections import deque
 from collections.abc import Callable
+from contextvars import ContextVar
 from importlib.util import find_spec
 from types import TracebackType
 from typing import Any
@@ -18,6 +21,7 @@ __all__ = [
     "NONLINEARITIES",
     "Weights",
     "available_backends",
+    "chosen_backend",
     "fru_scan",
     "sru_scan",
     "use_backend",
@@ -29,7 +33,6 @@ _FRU_SCANS: dict[str, Scan] = {"reference": reference.scan, "collapsed": collaps
 if find_spec("numba") is not None:
     _FRU_SCANS["numba"] = fused.scan
 
-_chosen = "auto"
 _warned = False
 
 
@@ -43,7 +46,11 @@ def available_backends() -> tuple[str, ...]:
 
 
 class use_backend:
-    """Choose how the layers compute: as a setting, or for the length of a ``with`` block.
+    """Choose how the layers compute: for the length of a ``with`` block, or as a setting.
+
+    A block holds for its own thread, or its own asyncio task, and for nothing else. A setting
+    holds for the whole process, threads that start later included; within a block, it holds until
+    the end of the block.
 
     >>> with use_backend("reference"):
     ...     pass  # layers called here follow the paper step by step
@@ -51,14 +58,20 @@ class use_backend:
     """
 
     def __init__(self, name: str) -> None:
-        global _chosen
         choices = ("auto", *available_backends())
         if name not in choices:
             raise ValueError(f"use_backend: expected one of {', '.join(choices)}; got {name!r}")
-        self._before, _chosen = _chosen, name
+        self.name = name
+        self._outer = _chosen_here()
+        if self._outer is None and not torch.compiler.is_compiling():
+            _settings.add(self)  # until __enter__ says that it is a block
+        else:
+            _choose_here(name)
 
     def __enter__(self) -> None:
-        return None
+        if not torch.compiler.is_compiling():
+            _settings.withdraw(self)
+        _choose_here(self.name)
 
     def __exit__(
         self,
@@ -66,8 +79,58 @@ class use_backend:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        global _chosen
-        _chosen = self._before
+        _choose_here(self._outer)
+
+
+class _Settings:
+    """The settings of the process; the newest one counts.
+
+    Every block is a setting for an instant, between __init__ and __enter__, perhaps in several
+    threads at once: hence a list, bounded so that a program may call use_backend forever.
+    """
+
+    def __init__(self) -> None:
+        self.newest = "auto"
+        self._all: deque[use_backend] = deque(maxlen=256)
+        self._lock = threading.Lock()
+
+    def add(self, setting: use_backend) -> None:
+        with self._lock:
+            self._all.append(setting)
+            self.newest = setting.name
+
+    def withdraw(self, setting: use_backend) -> None:
+        with self._lock:
+            if setting in self._all:
+                self._all.remove(setting)
+                self.newest = self._all[-1].name if self._all else "auto"
+
+
+class _Traced(threading.local):
+    """The block of this thread once more: torch.compile cannot read a context variable."""
+
+    def __init__(self) -> None:
+        self.name: str | None = None
+
+
+_settings = _Settings()
+_block: ContextVar[str | None] = ContextVar("torchfru_backend", default=None)
+_traced = _Traced()
+
+
+def chosen_backend() -> str:
+    """The name that :func:`use_backend` was given for this place: "auto" or a backend."""
+    return _chosen_here() or _settings.newest
+
+
+def _chosen_here() -> str | None:
+    return _traced.name if torch.compiler.is_compiling() else _block.get()
+
+
+def _choose_here(name: str | None) -> None:
+    if not torch.compiler.is_compiling():
+        _block.set(name)
+    _traced.name = name
 
 
 def fru_scan(
@@ -88,7 +151,7 @@ def sru_scan(
     x: Tensor, u: Tensor | None, alphas: Tensor, weights: Weights, **options: Any
 ) -> tuple[Tensor | None, Tensor]:
     """The scan that :func:`torchfru.ops.sru.reference_scan` defines, by the chosen backend."""
-    scan = sru.reference_scan if _chosen == "reference" else sru.fast_scan
+    scan = sru.reference_scan if chosen_backend() == "reference" else sru.fast_scan
     return _accumulate(scan, x, _empty(x, weights) if u is None else u, alphas, weights, **options)
 
 
@@ -99,13 +162,14 @@ def _empty(x: Tensor, weights: Weights) -> Tensor:
 def _pick(x: Tensor, wide: torch.dtype) -> str:
     """The chosen backend, or the best one for a tensor that is computed in this dtype."""
     fusable = x.device.type == "cpu" and wide in (torch.float32, torch.float64)
-    if _chosen == "numba" and not fusable:
+    chosen = chosen_backend()
+    if chosen == "numba" and not fusable:
         raise ValueError(
             f"use_backend: 'numba' computes on the CPU in float32 or float64, not on "
             f"{x.device} in {wide}; choose 'auto'"
         )
-    if _chosen != "auto":
-        return _chosen
+    if chosen != "auto":
+        return chosen
     if fusable and "numba" not in _FRU_SCANS:
         _warn_once()
     return "numba" if fusable and "numba" in _FRU_SCANS else "collapsed"
