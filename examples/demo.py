@@ -1,132 +1,105 @@
 """RNN, LSTM, SRU and FRU predict the next value of mixed polynomials, in three minutes.
 
 Run it with ``python examples/demo.py --epochs 10 --plot demo.png``. Nothing is downloaded: the
-data are generated.
+data are generated. This is also what ``make run`` does.
 """
 
 from __future__ import annotations
 
+import argparse
+import sys
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
 
-import typer
-from lightning.pytorch.callbacks import LambdaCallback
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
+import torch
 
-from torchfru.cli import run as run_command
-from torchfru.cli.common import use_threads
-from torchfru.cli.train import Threads
-from torchfru.data import load
+from torchfru.data import SequenceData, load
 from torchfru.experiments import find_run
 from torchfru.results import RunResult
 from torchfru.training import Run, run_experiment
-from torchfru.training.simple import simple_predictors
 
 EXPERIMENT = "mix-poly-5"
-MODELS = ("rnn", "lstm", "sru", "fru")
 MARKERS = {"rnn": "o:", "lstm": "s--", "sru": "^-.", "fru": "D-"}
 
 
-@dataclass(frozen=True)
-class Demo:
-    """The runs, and what two predictors reach that need no training."""
-
-    runs: list[RunResult]
-    simple: dict[str, float]
-
-
-def train_all(
-    size: int, epochs: int, seed: int, folder: Path, tick: Callable[[str], None] = lambda _: None
-) -> Demo:
-    """Train the four models on ``size`` sequences, one after the other, with files in ``folder``.
-
-    ``tick`` is called with the model's name after each epoch.
-    """
-    first = find_run(EXPERIMENT, "fru").data
-    data = load(first.name, **replace(first, size=size).options())
+def main() -> None:
+    options = parse()
+    options.plot.parent.mkdir(parents=True, exist_ok=True)  # before the minutes of training
+    torch.set_num_threads(1)
+    data = load_data(options.size)
+    print(f"{options.size} mixtures of five polynomials; at every step, predict the next value.")
+    print(f"{'model':>14} {'parameters':>11} {'test MSE':>9} {'seconds':>8}")
     runs = []
-    for model in MODELS:
-        config = find_run(EXPERIMENT, model)
-        config = replace(
-            config,
-            data=replace(config.data, size=size),
-            training=replace(config.training, epochs=epochs),
-        )
-        run = Run(EXPERIMENT, model, seed, config, folder)
-        each_epoch = LambdaCallback(on_train_epoch_end=lambda *_, model=model: tick(model))
-        record = run_experiment(run, data=data, accelerator="cpu", callbacks=[each_epoch])
-        assert record is not None  # one process
-        runs.append(record)
-    return Demo(runs, simple_predictors(data))
+    for model in MARKERS:
+        runs.append(train(model, data, options))
+        print(row(runs[-1]), flush=True)
+    line = straight_line(data)
+    print(f"{'straight line':>14} {'':>11} {line:9.2e}")
+    draw(runs, line, options.plot)
+    print(f"Plot: {options.plot}")
 
 
-def draw(demo: Demo, path: Path) -> None:
-    """Test error by epoch, a line a model."""
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--size", type=int, default=400, help="sequences, a fifth of them to test")
+    parser.add_argument("--epochs", type=int, default=10, help="for each model")
+    parser.add_argument("--seed", type=int, default=0, help="of weights and data order")
+    parser.add_argument("--plot", type=Path, default=Path("demo.png"), help="where to write it")
+    return parser.parse_args()
+
+
+def load_data(size: int) -> SequenceData:
+    config = replace(find_run(EXPERIMENT, "fru").data, size=size)
+    return load(config.name, **config.options())
+
+
+def train(model: str, data: SequenceData, options: argparse.Namespace) -> RunResult:
+    """Train with the settings of the paper's authors, for fewer epochs."""
+    config = find_run(EXPERIMENT, model)
+    config = replace(
+        config,
+        data=replace(config.data, size=options.size),
+        training=replace(config.training, epochs=options.epochs),
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        run = Run(EXPERIMENT, model, options.seed, config, Path(folder) / "results")
+        record = run_experiment(run, data=data, accelerator="cpu")
+    assert record is not None  # one process
+    return record
+
+
+def straight_line(data: SequenceData) -> float:
+    """Test MSE of the straight line through the last two values, which needs no training."""
+    x, y = data.test.inputs, data.test.targets  # (N, L, 1)
+    return float((2 * x[:, 1:] - x[:, :-1] - y[:, 1:]).square().mean())
+
+
+def row(run: RunResult) -> str:
+    error = "diverged" if run.diverged else f"{run.last['test_mse']:.2e}"
+    return f"{run.model.upper():>14} {run.parameters:>11,} {error:>9} {run.seconds:>8.1f}"
+
+
+def draw(runs: list[RunResult], line: float, path: Path) -> None:
+    """Test error by epoch, a line per model."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7, 4), layout="constrained")
     axes = figure.subplots()
-    for run in demo.runs:
+    for run in runs:
         errors = [epoch["test_mse"] for epoch in run.epochs]
         epochs = [epoch["epoch"] for epoch in run.epochs]
         axes.plot(epochs, errors, MARKERS[run.model], markersize=4, label=run.model.upper())
-    for (name, error), style in zip(demo.simple.items(), ((0, (1, 2)), (0, (5, 3))), strict=True):
-        axes.axhline(error, color="grey", linewidth=1, linestyle=style, label=name)
+    axes.axhline(line, color="grey", linewidth=1, linestyle="--", label="straight line")
     axes.set(xlabel="epoch", ylabel="test mean squared error", yscale="log")
     axes.set_title("Predicting the next value of mixed polynomials")
     axes.grid(alpha=0.3)
     axes.legend(ncols=2)
-    path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)
 
 
-def demo(
-    size: Annotated[int, typer.Option(help="Sequences, a fifth of them to test.", min=5)] = 400,
-    epochs: Annotated[int, typer.Option(help="Epochs for each model.", min=1)] = 10,
-    seed: Annotated[int, typer.Option(help="Of weights and data order.", min=0)] = 0,
-    threads: Threads = 1,
-    plot: Annotated[Path, typer.Option(help="Where to write the plot.")] = Path("demo.png"),
-) -> None:
-    """Train RNN, LSTM, SRU and FRU on mixed polynomials; show a table and a plot.
-
-    Nothing is downloaded: the data are generated.
-
-    Example: python examples/demo.py --epochs 10 --plot demo.png
-    """
-    plot.parent.mkdir(parents=True, exist_ok=True)  # before the minutes of training
-    use_threads(threads)
-    console = Console()
-    console.print(
-        f"{size} mixtures of five polynomials, 176 steps each; at every step the models predict "
-        "the next value."
-    )
-    columns = (TextColumn("{task.description:6}"), BarColumn(), MofNCompleteColumn())
-    with (
-        Progress(*columns, TimeRemainingColumn(), console=console) as progress,
-        tempfile.TemporaryDirectory() as folder,
-    ):
-        tasks = {model: progress.add_task(model.upper(), total=epochs) for model in MODELS}
-        found = train_all(
-            size, epochs, seed, Path(folder) / "results", lambda name: progress.advance(tasks[name])
-        )
-    table = Table("model", "parameters", "test MSE", "seconds")
-    for run in found.runs:
-        error = "diverged" if run.diverged else f"{run.last['test_mse']:.2e}"
-        table.add_row(run.model.upper(), f"{run.parameters:,}", error, f"{run.seconds:.1f}")
-    table.add_section()
-    for name, mse in found.simple.items():
-        table.add_row(name, "", f"{mse:.2e}", "")
-    console.print(table)
-    draw(found, plot)
-    console.print(f"Plot: {plot}")
-
-
 if __name__ == "__main__":
-    app = typer.Typer(rich_markup_mode="rich", pretty_exceptions_enable=False, add_completion=False)
-    app.command()(demo)
-    run_command(app)
+    try:
+        main()
+    except OSError as error:
+        sys.exit(f"Error: {error}")

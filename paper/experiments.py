@@ -1,20 +1,78 @@
-"""The experiments of the paper by name: those of the library, and those for the paper only."""
+"""The experiments of the paper by name: those of the library, and three for the paper only.
+
+``gradients``
+    Gradients to the initial state while training on mix-poly of degree 5: settings as for
+    mix-poly-5, with the decays of SRU that the figure's caption names. They are measured before
+    training and after every tenth epoch.
+``frequencies``
+    Which frequencies an FRU needs: pixel-MNIST by rows (28 steps) and by pixels (784 steps). A
+    model is called ``steps<T>-<K>-<min>-<max>``: frequency 0 and K - 1 more, log-spaced from min
+    to max. The paper's legends name the ranges for 784 steps; those for 28 are ours: all
+    frequencies, the low half and the high half of them on a log scale.
+``bases``
+    Other bounded bases in the place of the Fourier basis: the paper's theorem allows any. Ours.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from torchfru import experiments as library
-from torchfru.experiments.config import RunConfig
+from torchfru.experiments.config import DataConfig, RunConfig, TrainingConfig
+from torchfru.experiments.models import fru
 
-from . import bases, frequencies, gradients
+BASES = ("fourier", "chebyshev", "legendre", "walsh")
 
-EXPERIMENTS: dict[str, dict[str, RunConfig]] = {
-    **library.EXPERIMENTS,
-    **gradients.EXPERIMENTS,
-    **frequencies.EXPERIMENTS,
-    **bases.EXPERIMENTS,
+RANGES = {28: ((0.25, 28.0), (0.25, 2.5), (2.5, 28.0)), 784: ((0.25, 784.0), (0.25, 25.0))}
+COUNTS = {28: (5, 10, 20), 784: (20, 40, 60)}
+FREQUENCY_TRAINING = {
+    28: TrainingConfig(lr=0.001, lr_decay=0.9, batch_size=256, epochs=50, clip=1.0),  # ours
+    784: TrainingConfig(lr=0.005, lr_decay=0.9, batch_size=256, epochs=100),  # FRU_60,10's
+}
+
+_MIX_POLY = library.EXPERIMENTS["mix-poly-5"]
+_OTHER_BASES = {
+    "permuted": library.EXPERIMENTS["permuted-mnist"]["fru-60-10"],
+    "mix-poly-5": _MIX_POLY["fru"],
 }
 
 
-def find_run(experiment: str, model: str) -> RunConfig:
-    """The settings of a model in an experiment."""
-    return EXPERIMENTS[experiment][model]
+def _gradients(model: str) -> RunConfig:
+    layer = _MIX_POLY[model].model
+    if model == "sru":
+        layer = replace(layer, alphas=(0.0, 0.25, 0.5, 0.9, 0.95))
+    training = replace(_MIX_POLY["fru"].training, epochs=90, probe_every=10)
+    return replace(_MIX_POLY[model], model=layer, training=training)
+
+
+def _frequencies(steps: int, count: int, low: float, high: float) -> RunConfig:
+    image_rows = None if steps == 784 else steps  # a pixel per step is the data set's default
+    data = DataConfig("pixel-mnist", steps=image_rows, pixels="standard")
+    return RunConfig(data, fru(count, 10, max_freq=high, min_freq=low), FREQUENCY_TRAINING[steps])
+
+
+EXPERIMENTS: dict[str, dict[str, RunConfig]] = {
+    **library.EXPERIMENTS,
+    "gradients": {model: _gradients(model) for model in ("rnn", "lstm", "sru", "fru")},
+    "frequencies": {
+        f"steps{steps}-{count}-{low:g}-{high:g}": _frequencies(steps, count, low, high)
+        for steps in RANGES
+        for count in COUNTS[steps]
+        for low, high in RANGES[steps]
+    },
+    "bases": {
+        f"{task}-{basis}": replace(run, model=replace(run.model, basis=basis))
+        for task, run in _OTHER_BASES.items()
+        for basis in BASES
+    },
+}
+
+
+def frequency_name(model: str) -> tuple[int, int, float, float]:
+    """Steps, number of frequencies, smallest, largest.
+
+    >>> frequency_name("steps28-20-0.25-28")
+    (28, 20, 0.25, 28.0)
+    """
+    steps, count, low, high = model.removeprefix("steps").split("-")
+    return int(steps), int(count), float(low), float(high)

@@ -6,17 +6,31 @@ has no record yet, an estimate. All of it takes two such cores about 22 hours.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
 
-from .experiments import EXPERIMENTS
+from torchfru.experiments.config import RunConfig
+from torchfru.io import did_you_mean
+from torchfru.results import (
+    Measurement,
+    RunResult,
+    checkpoint_folder,
+    measurement_path,
+    record_path,
+)
+
+from .experiments import BASES, EXPERIMENTS
+
+Kind = Literal["finished", "cut off", "missing", "refused"]
 
 SYNTHETIC = ("mix-poly-5", "mix-sin", "mix-poly-10", "mix-poly-15")
 MNIST = ("pixel-mnist", "permuted-mnist")
 
 
-# What stands in two experiments is trained once, in the one on the right.
-SAME = {
+# A run of two experiments is trained once, in the one on the right.
+SHARED_RUNS = {
     ("bases", "permuted-fourier"): ("permuted-mnist", "fru-60-10"),
     ("bases", "mix-poly-5-fourier"): ("mix-poly-5", "fru"),
     ("frequencies", "steps784-60-0.25-784"): ("pixel-mnist", "fru-60-10"),
@@ -25,23 +39,103 @@ SAME = {
 
 @dataclass(frozen=True)
 class Planned:
-    """A run of the plan; its settings are those of the experiment."""
+    """A run, or a measurement without training, which has neither seed nor configuration."""
 
     experiment: str
-    model: str
-    seed: int
-    minutes: float  # on one core, roughly
+    name: str  # of the model, or of the measurement
+    seed: int | None = None
+    minutes: float = 0.1  # on one core, roughly
+    config: RunConfig | None = None
+
+    def __str__(self) -> str:
+        seed = "" if self.seed is None else f" seed {self.seed}"
+        return f"{self.experiment} {self.name}{seed}"
+
+    def record(self, results: Path) -> Path:
+        if self.seed is None:
+            return measurement_path(results, self.experiment, self.name)
+        return record_path(results, self.experiment, self.name, self.seed)
+
+    def folder(self, results: Path) -> Path:
+        """The folder of its log, its lock and its checkpoint."""
+        return checkpoint_folder(results, self.experiment, self.name, self.seed or 0)
+
+    def progress(self, results: Path) -> Progress:
+        """How far it is, by its record."""
+        path = self.record(results)
+        if not path.exists():
+            return Progress("missing")
+        try:
+            if self.config is None:
+                return Progress("finished", seconds=Measurement.load(path).seconds)
+            record = RunResult.load(path)
+            changed = self.config.changes_since(record.config)
+        except ValueError as error:
+            return Progress("refused", why=f"{error}: left alone")
+        except AttributeError:  # some other JSON in the place of the configuration
+            return Progress("refused", why=f"{path} is not a run record: left alone")
+        if changed:
+            why = f"{path} has {changed[0]}: left alone"
+            return Progress("refused", record, record.seconds, why)
+        kind: Kind = "finished" if record.status == "finished" else "cut off"
+        return Progress(kind, record, record.seconds)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run is. ``refused``: its record must not be touched, and ``why`` says why."""
+
+    kind: Kind
+    record: RunResult | None = None
+    seconds: float = 0.0
+    why: str = ""
+
+    @property
+    def epochs(self) -> int:
+        return 0 if self.record is None else len(self.record.epochs)
+
+    def minutes_left(self, planned: Planned) -> float:
+        """The estimate, less what is done."""
+        if self.kind in ("finished", "refused"):
+            return 0.0
+        return max(planned.minutes - self.seconds / 60, 0.1)
+
+
+def select(names: Collection[str], seeds: Collection[int] | None = None) -> list[Planned]:
+    """The plan for these experiments, or for ``all``, in its order.
+
+    Runs of other experiments that these ones show are included.
+
+    >>> [str(run) for run in select(["gradients"])][:2]
+    ['gradients fru seed 0', 'gradients rnn seed 0']
+    """
+    known = list(dict.fromkeys(run.experiment for run in (*PLAN, *MEASUREMENTS)))
+    for name in names:
+        if name not in (*known, "all"):
+            hint = did_you_mean(name, [*known, "all", "quick"])
+            raise ValueError(f"there is nothing to reproduce called {name!r}; {hint}")
+    wanted = known if "all" in names else names
+    shared = [there for (name, _), there in SHARED_RUNS.items() if name in wanted]
+    measurements = [planned for planned in MEASUREMENTS if planned.experiment in wanted]
+    runs = [
+        run
+        for run in PLAN
+        if run.experiment in wanted or (run.experiment, run.name) in shared
+        if seeds is None or run.seed in seeds
+    ]
+    return measurements + runs
+
+
+# The plan ----------------------------------------------------------------------------------
 
 
 def _runs(
-    experiments: str | tuple[str, ...],
-    minutes: dict[str, float],
-    seeds: Iterable[int] = (0,),
+    experiments: str | tuple[str, ...], minutes: dict[str, float], seeds: Iterable[int] = (0,)
 ) -> tuple[Planned, ...]:
     """A run for each experiment, seed and model, whose minutes are given."""
     names = (experiments,) if isinstance(experiments, str) else experiments
     return tuple(
-        Planned(name, model, seed, cost)
+        Planned(name, model, seed, cost, EXPERIMENTS[name][model])
         for name in names
         for seed in seeds
         for model, cost in minutes.items()
@@ -49,12 +143,12 @@ def _runs(
 
 
 def _frequencies(steps: int, minutes: float) -> dict[str, float]:
-    names = (n for n in EXPERIMENTS["frequencies"] if ("frequencies", n) not in SAME)
+    names = (n for n in EXPERIMENTS["frequencies"] if ("frequencies", n) not in SHARED_RUNS)
     return {name: minutes for name in names if f"steps{steps}-" in name}
 
 
 def _bases(task: str, minutes: float) -> dict[str, float]:
-    return {f"{task}-{basis}": minutes for basis in ("chebyshev", "legendre", "walsh")}
+    return {f"{task}-{basis}": minutes for basis in BASES if basis != "fourier"}
 
 
 def _memory(length: int, minutes: dict[str, float]) -> tuple[Planned, ...]:
@@ -121,8 +215,8 @@ _LONG_SEEDS = (
 
 PLAN: tuple[Planned, ...] = (*_FIRST, *_TUNED, *_TABLES, *_SEEDS, *_REST, *_LONG_SEEDS)
 
-# Measurements without training, by experiment and name: seconds each.
-MEASUREMENTS: tuple[tuple[str, str], ...] = (
-    ("beijing", "fits"),
-    *((experiment, "simple") for experiment in SYNTHETIC),
+# Measurements without training: seconds each.
+MEASUREMENTS: tuple[Planned, ...] = (
+    Planned("beijing", "fits"),
+    *(Planned(experiment, "simple") for experiment in SYNTHETIC),
 )

@@ -1,18 +1,17 @@
 """Every experiment at a tiny size: the whole path from data to report, within minutes.
 
-The numbers mean nothing; that they come about does.
+The numbers mean nothing; that they can be computed does.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
-from torchfru.data import DATASETS, available
+from torchfru.data import DATASETS
 from torchfru.experiments.config import RunConfig
 
-from .experiments import find_run
-from .tasks import MEASURING, Task
+from .experiments import EXPERIMENTS
+from .plan import Planned
 
 MODELS = {
     "mix-poly-5": ("rnn", "lstm", "sru", "fru"),
@@ -29,37 +28,27 @@ MEASURED = (("beijing", "fits"), ("mix-poly-5", "simple"), ("mix-sin", "simple")
 SEQUENCES, EPOCHS, MINUTES = 60, 2, 0.2
 
 
-def quick_tasks() -> list[Task]:
+def quick_plan() -> list[Planned]:
     """The tiny runs, and the measurements, which are small as they are."""
-    measured = [Task(*pair, None, MEASURING, None) for pair in MEASURED]
     runs = [
-        Task(experiment, model, 0, MINUTES, tiny(find_run(experiment, model)))
+        Planned(experiment, model, 0, MINUTES, tiny(EXPERIMENTS[experiment][model]))
         for experiment, models in MODELS.items()
         for model in models
     ]
-    return measured + runs
+    return [Planned(*names) for names in MEASURED] + runs
 
 
 def tiny(config: RunConfig) -> RunConfig:
     """The same run on few sequences, for few epochs."""
     probe = None if config.training.probe_every is None else 1
-    if DATASETS[config.data.name].needs_download:
-        data = replace(config.data, limit=SEQUENCES)
-    else:
-        data = replace(config.data, size=SEQUENCES)
+    size = {"limit" if DATASETS[config.data.name].needs_download else "size": SEQUENCES}
     return replace(
         config,
-        data=data,
+        data=replace(config.data, **size),  # type: ignore[arg-type]
         training=replace(config.training, epochs=EPOCHS, probe_every=probe),
     )
 
 
-def without_data(tasks: list[Task], data_dir: Path | None) -> list[Task]:
-    """Those whose data are not at hand and would have to be fetched."""
-    return [task for task in tasks if not available(data_name(task), data_dir=data_dir)]
-
-
-def data_name(task: Task) -> str:
-    """Which data a task reads; a measurement those of the experiment's first run."""
-    config = task.config or find_run(task.experiment, "fru")
-    return config.data.name
+def data_name(planned: Planned) -> str:
+    """The data that it reads; a measurement reads those of the experiment's first run."""
+    return (planned.config or EXPERIMENTS[planned.experiment]["fru"]).data.name

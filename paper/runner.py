@@ -1,11 +1,10 @@
-"""Several tasks at once, each in a process of its own, in the order of their worth."""
+"""Several runs at once, each in a process of its own, in the order of the plan."""
 
 from __future__ import annotations
 
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -15,8 +14,8 @@ from typing import Any, Literal
 
 from torchfru.results import RunResult
 
-from .tasks import State, Task, inspect
-from .worker import BUSY, Job
+from .plan import Planned, Progress
+from .worker import BUSY, command
 
 POLL = 0.2  # seconds between looks at the processes
 PATIENCE = 15.0  # seconds that a process gets to end by itself
@@ -26,19 +25,19 @@ Ending = Literal["finished", "stopped", "failed", "refused", "busy"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a task ended, and its record's state; ``why`` is one line on what went wrong."""
+    """How a run ended, and how far it is; ``why`` is one line on what went wrong."""
 
-    task: Task
+    run: Planned
     ending: Ending
-    state: State
+    progress: Progress
     why: str = ""
 
 
 @dataclass
 class Running:
-    """A task in progress; its record, as it was after the last whole epoch."""
+    """A run in progress; its record, as it was after the last whole epoch."""
 
-    task: Task
+    run: Planned
     process: subprocess.Popen[bytes]
     path: Path
     log: Path
@@ -48,7 +47,7 @@ class Running:
 
     def look(self) -> None:
         """Read the record again if it has changed."""
-        if self.task.config is None:
+        if self.run.config is None:
             return
         try:
             stamp = self.path.stat().st_mtime_ns
@@ -67,9 +66,9 @@ class Running:
 
     def seconds_left(self) -> float:
         """By the mean epoch so far; by the plan before there is one."""
-        config = self.task.config
+        config = self.run.config
         if config is None or self.record is None or not self.epochs:
-            return max(0.0, 60 * self.task.minutes - (time.monotonic() - self.since))
+            return max(0.0, 60 * self.run.minutes - (time.monotonic() - self.since))
         spent = sum(epoch["seconds"] for epoch in self.record.epochs)
         left = (config.training.epochs - self.epochs) * spent / self.epochs
         limit = config.training.max_minutes
@@ -77,28 +76,28 @@ class Running:
 
 
 class Runner:
-    """Does tasks until none or no time is left.
+    """Does the runs until none or no time is left.
 
-    ``budget`` is in seconds: when it is used up, no task is begun, and those in progress end
-    after their epoch and can be resumed. ``began`` and ``ended`` are told of each task, ``tick``
-    of all that are in progress, several times a second. ``stop``, also from a signal's handler,
-    ends all at once; what is lost is the epoch in progress.
+    ``budget`` is in seconds: when it is used up, no run is begun, and those in progress end
+    after their epoch and can be resumed. ``began`` and ``ended`` are called for each run, ``tick``
+    with all that are in progress, several times a second. ``stop``, also from a signal's handler,
+    ends all at once; only the epoch in progress is lost.
     """
 
     def __init__(
         self,
-        tasks: Sequence[Task],
+        runs: Sequence[Planned],
         results: Path,
         *,
         data_dir: Path | None = None,
         jobs: int = 1,
         threads: int = 1,
         budget: float | None = None,
-        began: Callable[[Task, State], None] = lambda task, state: None,
+        began: Callable[[Planned, Progress], None] = lambda run, progress: None,
         ended: Callable[[Outcome], None] = lambda outcome: None,
         tick: Callable[[Sequence[Running]], None] = lambda running: None,
     ) -> None:
-        self.waiting = deque(tasks)
+        self.waiting = deque(runs)
         self.results = results
         self.data_dir = data_dir
         self.jobs = jobs
@@ -132,43 +131,47 @@ class Runner:
 
     def _begin(self) -> None:
         while self.waiting and len(self.running) < self.jobs and not self._late():
-            task = self.waiting.popleft()
-            state = inspect(task, self.results)
-            if state.kind == "finished":
+            run = self.waiting.popleft()
+            progress = run.progress(self.results)
+            if progress.kind == "finished":
                 continue
-            if state.kind == "refused":
-                self._report(Outcome(task, "refused", state, state.why))
+            if progress.kind == "refused":
+                self._report(Outcome(run, "refused", progress, progress.why))
                 continue
-            self.running.append(self._start(task))
-            self.began(task, state)
+            self.running.append(self._start(run))
+            self.began(run, progress)
 
-    def _start(self, task: Task) -> Running:
-        job = Job(task, self.results, self.data_dir, self.threads, self.deadline)
-        folder = task.folder(self.results)
+    def _start(self, run: Planned) -> Running:
+        folder = run.folder(self.results)
         folder.mkdir(parents=True, exist_ok=True)
         log = folder / f"log-{os.getpid()}.txt"
         with log.open("wb") as output:
             process = subprocess.Popen(
-                command(job),
+                command(
+                    run,
+                    self.results,
+                    data_dir=self.data_dir,
+                    threads=self.threads,
+                    deadline=self.deadline,
+                ),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 env={**os.environ, "OMP_NUM_THREADS": str(self.threads)},
                 start_new_session=True,  # Ctrl-C is for this process, which ends the others
             )
-        return Running(task, process, task.record(self.results), log)
+        return Running(run, process, run.record(self.results), log)
 
     def _end(self, job: Running) -> None:
         self.running.remove(job)
-        state, code = inspect(job.task, self.results), job.process.returncode
+        progress, code = job.run.progress(self.results), job.process.returncode
         if code == BUSY:
-            outcome = Outcome(job.task, "busy", state, "another process is at it")
+            outcome = Outcome(job.run, "busy", progress, "another process is at it")
         elif code != 0:
-            outcome = Outcome(job.task, "failed", state, _last_line(job.log, code))
+            outcome = Outcome(job.run, "failed", progress, _last_line(job.log, code))
         else:
-            outcome = Outcome(
-                job.task, "finished" if state.kind == "finished" else "stopped", state
-            )
+            ending: Ending = "finished" if progress.kind == "finished" else "stopped"
+            outcome = Outcome(job.run, ending, progress)
         self._report(outcome)
         if outcome.ending != "failed":
             job.log.unlink(missing_ok=True)
@@ -178,7 +181,7 @@ class Runner:
         self.ended(outcome)
 
     def _stop_all(self) -> None:
-        """End what still runs: politely, then not."""
+        """Terminate the processes that still run, then kill them."""
         for job in self.running:
             job.process.terminate()
         patience = time.monotonic() + PATIENCE
@@ -189,11 +192,6 @@ class Runner:
                 job.process.kill()
                 job.process.wait()
             job.log.unlink(missing_ok=True)
-
-
-def command(job: Job) -> list[str]:
-    """What the process of a job runs."""
-    return [sys.executable, "-m", "paper.worker", job.to_json()]
 
 
 def _last_line(log: Path, code: int) -> str:

@@ -1,6 +1,6 @@
-"""One task in a process of its own: ``python -m paper.worker '<JSON>'``.
+"""One run in a process of its own: ``python -m paper.worker '<JSON>'``.
 
-The process that trains holds the run's lock, so that whatever ends it frees the run.
+The process that trains holds the run's lock, so that the lock is freed however the process ends.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,42 +16,31 @@ from filelock import FileLock, Timeout
 
 from torchfru.experiments.config import RunConfig
 
-from .tasks import Task
+from .plan import Planned
 
-BUSY = 75  # the exit code that says: another process is at it
+BUSY = 75  # the exit code that says: another process has the lock
 
 
-@dataclass(frozen=True)
-class Job:
-    """A task, and how to do it."""
+def command(run: Planned, results: Path, **options: Any) -> list[str]:
+    """The command of that process.
 
-    task: Task
-    results: Path
-    data_dir: Path | None
-    threads: int
-    deadline: float | None  # after it, seconds since 1970, no further epoch is begun
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self), default=str)
-
-    @classmethod
-    def from_json(cls, text: str) -> Job:
-        job: dict[str, Any] = json.loads(text)
-        config = job["task"]["config"]
-        job["task"]["config"] = None if config is None else RunConfig.from_dict(config)
-        job["task"] = Task(**job["task"])
-        job["results"] = Path(job["results"])
-        job["data_dir"] = None if job["data_dir"] is None else Path(job["data_dir"])
-        return cls(**job)
+    ``options`` are ``data_dir``, ``threads`` and ``deadline``: seconds since 1970, after which no
+    further epoch is begun.
+    """
+    arguments = {"run": asdict(run), "results": results, **options}
+    return [sys.executable, "-m", "paper.worker", json.dumps(arguments, default=str)]
 
 
 def main() -> int:
-    job = Job.from_json(sys.argv[1])
-    folder = job.task.folder(job.results)
+    arguments = json.loads(sys.argv[1])
+    config = arguments["run"].pop("config")
+    run = Planned(**arguments["run"], config=config and RunConfig.from_dict(config))
+    results = Path(arguments["results"])
+    folder = run.folder(results)
     folder.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(folder / "lock", timeout=0):
-            _do(job)
+            _work(run, results, arguments)
     except Timeout:
         return BUSY
     except Exception as error:
@@ -61,20 +50,21 @@ def main() -> int:
     return 0
 
 
-def _do(job: Job) -> None:
+def _work(run: Planned, results: Path, arguments: dict[str, Any]) -> None:
     import torch
 
-    torch.set_num_threads(job.threads)
-    task = job.task
-    if task.seed is None or task.config is None:
+    torch.set_num_threads(arguments["threads"])
+    data_dir = arguments["data_dir"] and Path(arguments["data_dir"])
+    if run.seed is None or run.config is None:
         from .measure import measure
 
-        measure(task.experiment, task.name, job.data_dir).save(task.record(job.results))
+        measure(run.experiment, run.name, data_dir).save(run.record(results))
         return
     from torchfru.training import Run, run_experiment
 
-    run = Run(task.experiment, task.name, task.seed, task.config, job.results)
-    run_experiment(run, resume=True, data_dir=job.data_dir, callbacks=[_stop_at(job.deadline)])
+    own = Run(run.experiment, run.name, run.seed, run.config, results)
+    stop = _stop_at(arguments["deadline"])
+    run_experiment(own, resume=True, data_dir=data_dir, callbacks=[stop])
 
 
 def _stop_at(deadline: float | None) -> Any:

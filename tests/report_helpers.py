@@ -6,14 +6,13 @@ import math
 from pathlib import Path
 from typing import Any
 
-from paper.experiments import find_run
+from paper.experiments import EXPERIMENTS
 from paper.plan import MEASUREMENTS, PLAN
 from torchfru.experiments import override
 from torchfru.results import (
     Measurement,
     RunResult,
     SweepResult,
-    measurement_path,
     record_path,
     sweep_path,
 )
@@ -37,7 +36,7 @@ def make_run(
     **changes: Any,
 ) -> RunResult:
     """A finished run whose measure goes to ``final``; ``epochs`` ends it early."""
-    config = find_run(experiment, model)
+    config = EXPERIMENTS[experiment][model]
     accuracy = config.data.name in ("pixel-mnist", "permuted-mnist", "imdb", "copy")
     level = LEVELS[config.model.layer] + seed if final is None else final
     done = config.training.epochs if epochs is None else epochs
@@ -94,7 +93,7 @@ def make_measurement(experiment: str, name: str) -> Measurement:
 
 def make_sweep(experiment: str, model: str, *points: tuple[float, float | None]) -> SweepResult:
     """A sweep over learning rates, each with its score, on a third of the training set."""
-    config = override(find_run(experiment, model), ["data.validation=0.33", "training.epochs=5"])
+    config = override(EXPERIMENTS[experiment][model], ["data.validation=0.33", "training.epochs=5"])
     found = [{"lr": lr, "lr_decay": 0.9, "state": "finished", "score": s} for lr, s in points]
     return SweepResult(experiment, model, 0, "maximize", config.to_dict(), found)
 
@@ -106,8 +105,8 @@ def save(results: Path, *runs: RunResult) -> None:
 
 def make_results(results: Path) -> None:
     """Everything that was planned, finished."""
-    save(results, *(make_run(run.experiment, run.model, run.seed) for run in PLAN))
-    for experiment, name in MEASUREMENTS:
-        make_measurement(experiment, name).save(measurement_path(results, experiment, name))
+    save(results, *(make_run(run.experiment, run.name, run.seed) for run in PLAN))
+    for planned in MEASUREMENTS:
+        make_measurement(planned.experiment, planned.name).save(planned.record(results))
     sweep = make_sweep("imdb", "fru-5-10", (0.1, 80.0))
     sweep.save(sweep_path(results, "imdb", "fru-5-10-0"))

@@ -9,7 +9,7 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 from rich import box
@@ -22,11 +22,10 @@ from torchfru.cli.train import DataDir
 from .watch import Watch, duration
 
 if TYPE_CHECKING:
-    from ..runner import Outcome, Runner
-    from ..tasks import Task
+    from ..plan import Planned
+    from ..runner import Runner
 
 QUICK = Path("out/quick")
-STATES = ("finished", "cut off", "missing", "refused")
 
 
 def reproduce(
@@ -34,7 +33,7 @@ def reproduce(
         list[str], typer.Argument(metavar="NAME...", help="Experiments, or all, or quick.")
     ],
     budget: Annotated[
-        str | None, typer.Option(help="Time after which no epoch is begun: 90s, 120m, 2h.")
+        str | None, typer.Option(help="Begin no epoch after this time: 90s, 120m, 2h.")
     ] = None,
     jobs: Annotated[
         int | None, typer.Option(help="Runs at a time. Default: one for each core.", min=1)
@@ -50,15 +49,15 @@ def reproduce(
         bool, typer.Option("--json", help="With --dry-run: for a machine to read.")
     ] = False,
 ) -> None:
-    """Train the runs of the paper's tables and figures; go on where the last call ended.
+    """Train the runs of the paper's tables and figures; resume where the last call ended.
 
-    Finished runs are skipped, those that were cut off are resumed. Several of these commands, on
+    Finished runs are skipped, interrupted ones are resumed. Several of these commands, on
     one folder of results, share the work. quick does every experiment at a tiny size, without
     any download, and writes a report of it.
 
     Example: python -m paper reproduce pixel-mnist imdb --budget 2h
     """
-    from ..tasks import plan_tasks
+    from ..plan import select
 
     quick = "quick" in names
     with usage_errors():
@@ -67,41 +66,45 @@ def reproduce(
         if as_json and not dry_run:
             raise ValueError("--json belongs to --dry-run")
         seconds, chosen = _seconds(budget), _seeds(seeds)
-        tasks = [] if quick else plan_tasks(names, chosen)
+        plan = [] if quick else select(names, chosen)
     console = Console(stderr=as_json)
     if quick:
-        tasks = _quick(data_dir, console)
+        plan = _quick(data_dir, console)
     results = results or (QUICK / "results" if quick else Path("results"))
     if dry_run:
-        _show_plan(tasks, results, as_json, console)
+        _show_plan([_facts(planned, results) for planned in plan], as_json, console)
         return
-    runner, outcomes = _run(tasks, results, data_dir, jobs, seconds, console)
+    runner = _run(plan, results, data_dir, jobs, seconds, console)
     if runner.stopped:
-        console.print("Stopped. The same command goes on after each run's last whole epoch.")
+        console.print("Stopped. The same command resumes after each run's last whole epoch.")
         raise typer.Exit(130)
-    _summarize(tasks, results, console)
+    _summarize([planned.progress(results).kind for planned in plan], console)
     if quick:
-        _report(results, console)
-    if any(outcome.ending in ("failed", "refused") for outcome in outcomes):
+        from ..report import build_report
+
+        page = results.parent / "report.html"
+        build_report(results, page, None)
+        console.print(f"Report: {page}", highlight=False, soft_wrap=True)
+    if any(outcome.ending in ("failed", "refused") for outcome in runner.outcomes):
         raise typer.Exit(1)
 
 
 def _run(
-    tasks: list[Task],
+    plan: list[Planned],
     results: Path,
     data_dir: Path | None,
     jobs: int | None,
     budget: float | None,
     console: Console,
-) -> tuple[Runner, list[Outcome]]:
-    """Do the tasks, in view, until they are done or somebody stops them."""
+) -> Runner:
+    """Do the runs, in view, until they are done or somebody stops them."""
     from ..runner import Runner
 
     cores = _cores()
     jobs = jobs or cores
     with Watch(console) as watch:
         runner = Runner(
-            tasks,
+            plan,
             results,
             data_dir=data_dir,
             jobs=jobs,
@@ -112,12 +115,13 @@ def _run(
             tick=watch.tick,
         )
         with _on_signal(runner.stop):
-            return runner, runner.run()
+            runner.run()
+    return runner
 
 
 @contextmanager
 def _on_signal(stop: Callable[[], None]) -> Iterator[None]:
-    """Ctrl-C, or a polite request to end, calls ``stop``."""
+    """Ctrl-C, or a request to terminate, calls ``stop``."""
     before = {name: signal.getsignal(name) for name in (signal.SIGINT, signal.SIGTERM)}
     for name in before:
         signal.signal(name, lambda *_: stop())
@@ -128,13 +132,29 @@ def _on_signal(stop: Callable[[], None]) -> Iterator[None]:
             signal.signal(name, handler)
 
 
+def _quick(data_dir: Path | None, console: Console) -> list[Planned]:
+    """The tiny runs whose data are here; the others are named."""
+    from torchfru.data import available
+
+    from ..quick import data_name, quick_plan
+
+    plan = quick_plan()
+    here = {name: available(name, data_dir=data_dir) for name in map(data_name, plan)}
+    for name in (name for name, there in here.items() if not there):
+        console.print(
+            f"skipped   {name}: not here; torchfru data fetch {name} brings it",
+            highlight=False,
+            soft_wrap=True,
+        )
+    return [planned for planned in plan if here[data_name(planned)]]
+
+
 # The plan --------------------------------------------------------------------------------
 
 
-def _show_plan(tasks: list[Task], results: Path, as_json: bool, console: Console) -> None:
-    rows = [_row(task, results) for task in tasks]
+def _show_plan(facts: list[dict[str, Any]], as_json: bool, console: Console) -> None:
     if as_json:
-        typer.echo(json.dumps(rows, indent=1))
+        typer.echo(json.dumps(facts, indent=1))
         return
     if not console.is_terminal:
         console.width = 120  # a file has room
@@ -142,72 +162,41 @@ def _show_plan(tasks: list[Task], results: Path, as_json: bool, console: Console
     table.box = box.SIMPLE_HEAD
     for column in table.columns[4:]:
         column.justify = "right"
-    for row in rows:
-        epochs = "" if row["of"] is None else f"{row['epochs']}/{row['of']}"
-        seed = "" if row["seed"] is None else str(row["seed"])
-        left = f"{row['minutes_left']:.1f}"
-        table.add_row(row["experiment"], row["model"], seed, row["state"], epochs, left)
+    for entry in facts:
+        epochs = "" if entry["of"] is None else f"{entry['epochs']}/{entry['of']}"
+        seed = "" if entry["seed"] is None else str(entry["seed"])
+        names = entry["experiment"], entry["model"], seed, entry["state"]
+        table.add_row(*names, epochs, f"{entry['minutes_left']:.1f}")
     console.print(table)
-    _explain_refused(rows, console)
-    left = sum(row["minutes_left"] for row in rows)
+    for entry in facts:
+        if entry["why"]:
+            console.print(entry["why"], highlight=False, markup=False, soft_wrap=True)
+    left = sum(entry["minutes_left"] for entry in facts)
     console.print(f"About {duration(60 * left)} on one core, an estimate.", highlight=False)
 
 
-def _row(task: Task, results: Path) -> dict[str, Any]:
-    from ..tasks import inspect, minutes_left
-
-    state = inspect(task, results)
+def _facts(planned: Planned, results: Path) -> dict[str, Any]:
+    progress = planned.progress(results)
     return {
-        "experiment": task.experiment,
-        "model": task.name,
-        "seed": task.seed,
-        "state": state.kind,
-        "epochs": state.epochs,
-        "of": None if task.config is None else task.config.training.epochs,
-        "minutes": task.minutes,
-        "minutes_left": minutes_left(task, state),
-        "record": str(task.record(results)),
-        "why": state.why,
+        "experiment": planned.experiment,
+        "model": planned.name,
+        "seed": planned.seed,
+        "state": progress.kind,
+        "epochs": progress.epochs,
+        "of": None if planned.config is None else planned.config.training.epochs,
+        "minutes": planned.minutes,
+        "minutes_left": progress.minutes_left(planned),
+        "record": str(planned.record(results)),
+        "why": progress.why,
     }
 
 
-def _explain_refused(rows: list[dict[str, Any]], console: Console) -> None:
-    for row in rows:
-        if row["why"]:
-            console.print(row["why"], highlight=False, markup=False, soft_wrap=True)
+def _summarize(kinds: list[str], console: Console) -> None:
+    from ..plan import Kind
 
-
-def _summarize(tasks: list[Task], results: Path, console: Console) -> None:
-    rows = [_row(task, results) for task in tasks]
-    count = {kind: sum(row["state"] == kind for row in rows) for kind in STATES}
-    parts = [f"{number} {kind}" for kind, number in count.items() if number]
-    console.print(f"Of {len(rows)}: {', '.join(parts)}.", highlight=False)
-
-
-# quick -----------------------------------------------------------------------------------
-
-
-def _quick(data_dir: Path | None, console: Console) -> list[Task]:
-    """The tiny tasks whose data are here; the others are named."""
-    from ..quick import data_name, quick_tasks, without_data
-
-    tasks = quick_tasks()
-    missing = without_data(tasks, data_dir)
-    for name in dict.fromkeys(data_name(task) for task in missing):
-        console.print(
-            f"skipped   {name}: not here; torchfru data fetch {name} brings it",
-            highlight=False,
-            soft_wrap=True,
-        )
-    return [task for task in tasks if task not in missing]
-
-
-def _report(results: Path, console: Console) -> None:
-    from ..report import build_report
-
-    page = results.parent / "report.html"
-    build_report(results, page, None)
-    console.print(f"Report: {page}", highlight=False, soft_wrap=True)
+    counts = {kind: kinds.count(kind) for kind in get_args(Kind)}
+    parts = [f"{count} {kind}" for kind, count in counts.items() if count]
+    console.print(f"Of {len(kinds)}: {', '.join(parts)}.", highlight=False)
 
 
 # Arguments -------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Several runs at once, as they go on: a table that changes on a terminal, lines elsewhere."""
+"""Progress of several runs at once: a table that changes on a terminal, lines elsewhere."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from rich.table import Table
 from torchfru.cli.common import measure_on_test
 
 if TYPE_CHECKING:
+    from ..plan import Planned, Progress
     from ..runner import Outcome, Running
-    from ..tasks import State, Task
 
-HEARTBEAT = 60.0  # seconds between lines on a running task, where there is no terminal
+HEARTBEAT = 60.0  # seconds between lines on a run, where there is no terminal
 
 
 class Watch:
-    """Shows what goes on: a table that changes on a terminal, lines elsewhere."""
+    """Shows progress: a table that changes on a terminal, lines elsewhere."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
         self.live = Live(console=console, transient=True, refresh_per_second=4)
-        self.told: dict[Task, tuple[float, int]] = {}  # when, and of how many epochs
+        self.told: dict[Planned, tuple[float, int]] = {}  # when, and of how many epochs
 
     def __enter__(self) -> Watch:
         if self.console.is_terminal:
@@ -40,15 +40,15 @@ class Watch:
     def say(self, text: str) -> None:
         self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
-    def began(self, task: Task, state: State) -> None:
-        self.told[task] = (time.monotonic(), state.epochs)
-        after = f", after {state.epochs} epochs" if state.epochs else ""
+    def began(self, run: Planned, progress: Progress) -> None:
+        self.told[run] = (time.monotonic(), progress.epochs)
+        after = f", after {progress.epochs} epochs" if progress.epochs else ""
         if not self.console.is_terminal:
-            self.say(f"started   {task}{after}")
+            self.say(f"started   {run}{after}")
 
     def ended(self, outcome: Outcome) -> None:
-        detail = outcome.why or achieved(outcome.task, outcome.state)
-        self.say(f"{outcome.ending:9} {outcome.task}: {detail}")
+        detail = outcome.why or achieved(outcome.run, outcome.progress)
+        self.say(f"{outcome.ending:9} {outcome.run}: {detail}")
 
     def tick(self, running: Sequence[Running]) -> None:
         if self.console.is_terminal:
@@ -56,32 +56,32 @@ class Watch:
             return
         now = time.monotonic()
         for job in running:
-            when, epochs = self.told[job.task]
+            when, epochs = self.told[job.run]
             if now - when >= HEARTBEAT and job.epochs > epochs:
-                self.told[job.task] = (now, job.epochs)
-                self.say(f"running   {job.task}: {', '.join(_progress(job))}")
+                self.told[job.run] = (now, job.epochs)
+                self.say(f"running   {job.run}: {', '.join(_progress(job))}")
 
 
 def _running_table(running: Sequence[Running]) -> Table:
     table = Table("experiment", "model", "seed", "epochs", "test", "time", box=box.SIMPLE_HEAD)
     for job in running:
-        seed = "" if job.task.seed is None else str(job.task.seed)
-        table.add_row(job.task.experiment, job.task.name, seed, *_progress(job))
+        seed = "" if job.run.seed is None else str(job.run.seed)
+        table.add_row(job.run.experiment, job.run.name, seed, *_progress(job))
     return table
 
 
 def _progress(job: Running) -> tuple[str, str, str]:
-    of = "" if job.task.config is None else f"{job.epochs} of {job.task.config.training.epochs}"
+    of = "" if job.run.config is None else f"{job.epochs} of {job.run.config.training.epochs}"
     return of, measure_on_test(job.last), f"{duration(job.seconds_left())} left"
 
 
-def achieved(task: Task, state: State) -> str:
-    """How far a task came, in how much time."""
-    if task.config is None or state.record is None:
-        return duration(state.seconds)
-    of = task.config.training.epochs
-    test = "diverged" if state.record.diverged else measure_on_test(state.record.last)
-    parts = (f"{state.epochs} of {of} epochs", test, duration(state.seconds))
+def achieved(run: Planned, progress: Progress) -> str:
+    """How far a run came, in how much time."""
+    if run.config is None or progress.record is None:
+        return duration(progress.seconds)
+    of = run.config.training.epochs
+    test = "diverged" if progress.record.diverged else measure_on_test(progress.record.last)
+    parts = (f"{progress.epochs} of {of} epochs", test, duration(progress.seconds))
     return ", ".join(part for part in parts if part)
 
 

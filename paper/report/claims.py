@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
+from ..experiments import frequency_name
 from .names import label
 from .paper import ACCURACY
 from .records import Group, Library
@@ -220,16 +221,6 @@ def _best(experiment: str, models: tuple[str, ...], sentence: str) -> Callable[[
         )
 
     return claim
-
-
-def frequency_name(model: str) -> tuple[int, int, float, float]:
-    """Steps, number of frequencies, smallest, largest.
-
-    >>> frequency_name("steps28-20-0.25-28")
-    (28, 20, 0.25, 28.0)
-    """
-    steps, count, low, high = model.removeprefix("steps").split("-")
-    return int(steps), int(count), float(low), float(high)
 
 
 def _frequencies(library: Library, steps: int) -> dict[tuple[int, float, float], float]:

@@ -50,7 +50,10 @@ class Report:
 
     @property
     def missing_table(self) -> Table:
-        rows = [(m.experiment, m.name, m.progress) for m in self.library.missing]
+        rows = [
+            (planned.experiment, planned.record(self.library.folder).stem, progress)
+            for planned, progress in self.library.missing.items()
+        ]
         header = ("experiment", "run or measurement", "how far it got")
         return Table("Planned, and without a finished record", header, list(rows), text_from=1)
 

@@ -14,7 +14,6 @@ from torchfru.results import (
     SweepResult,
     iter_records,
     iter_sweeps,
-    measurement_path,
 )
 
 from ..plan import MEASUREMENTS
@@ -25,7 +24,7 @@ T = TypeVar("T")
 
 def read_library(folder: Path) -> Library:
     """Read every record under a folder. One that cannot be read is named, and left out."""
-    paths = [measurement_path(folder, *names) for names in MEASUREMENTS]
+    paths = [planned.record(folder) for planned in MEASUREMENTS]
     runs = {_name(path): _attempt(_read_run, path) for path in iter_records(folder)}
     measured = {_name(p): _attempt(_read_measurement, p) for p in paths if p.exists()}
     sweeps = {_name(path): _attempt(_read_sweep, path) for path in iter_sweeps(folder)}

@@ -12,7 +12,7 @@ from torchfru.experiments.config import RunConfig
 from torchfru.results import Measurement, RunResult, SweepResult
 
 from ..experiments import EXPERIMENTS
-from ..plan import MEASUREMENTS, PLAN, SAME
+from ..plan import MEASUREMENTS, PLAN, SHARED_RUNS, Planned
 
 NUMBERS = (int, float)
 NORMS = ("l1", "l2", "linf")
@@ -149,15 +149,6 @@ class Sweep:
 
 
 @dataclass(frozen=True)
-class Missing:
-    """What the plan has and the records do not, with how far it got."""
-
-    experiment: str
-    name: str
-    progress: str
-
-
-@dataclass(frozen=True)
 class Library:
     """All records of a folder; ``broken`` says of each that could not be read what is wrong."""
 
@@ -178,12 +169,12 @@ class Library:
         """The runs of a model, or the same ones of another experiment; empty if there are none."""
         key = (experiment, model)
         none = Group(experiment, model, ())
-        return self.groups.get(key) or self.groups.get(SAME.get(key, key)) or none
+        return self.groups.get(key) or self.groups.get(SHARED_RUNS.get(key, key)) or none
 
     def models(self, experiment: str) -> list[str]:
         """The experiment's models that are planned or recorded, in its order."""
-        known = {planned.model for planned in PLAN if planned.experiment == experiment}
-        known |= {model for name, model in [*self.groups, *SAME] if name == experiment}
+        known = {planned.name for planned in PLAN if planned.experiment == experiment}
+        known |= {model for name, model in [*self.groups, *SHARED_RUNS] if name == experiment}
         return [model for model in EXPERIMENTS[experiment] if model in known]
 
     def values(self, name: str) -> dict[str, Any]:
@@ -191,24 +182,18 @@ class Library:
         return self.measurements[name].values if name in self.measurements else {}
 
     @cached_property
-    def missing(self) -> list[Missing]:
-        """The plan's runs and measurements without a finished record, in its order."""
+    def missing(self) -> dict[Planned, str]:
+        """The plan's runs and measurements without a finished record, and how far each got."""
         found = {record.name: record for record in self.runs}
-        missing = []
-        for run in PLAN:
-            record = found.get(f"{run.experiment}/{run.model}-seed{run.seed}")
-            if record is None or not record.finished:
-                name = f"{run.model}-seed{run.seed}"
-                absent = self._absent(f"{run.experiment}/{name}")
-                progress = f"unfinished, {record.progress}" if record else absent
-                missing.append(Missing(run.experiment, name, progress))
-        for experiment, name in MEASUREMENTS:
-            if f"{experiment}/{name}" not in self.measurements:
-                missing.append(Missing(experiment, name, self._absent(f"{experiment}/{name}")))
+        missing = {}
+        for planned in (*PLAN, *MEASUREMENTS):
+            name = f"{planned.experiment}/{planned.record(self.folder).stem}"
+            record = found.get(name)
+            if record is not None and not record.finished:
+                missing[planned] = f"unfinished, {record.progress}"
+            elif record is None and name not in self.measurements:
+                missing[planned] = "cannot be read" if name in self.broken else "not begun"
         return missing
-
-    def _absent(self, name: str) -> str:
-        return "cannot be read" if name in self.broken else "not begun"
 
 
 def differences(config: RunConfig, other: RunConfig) -> list[str]:

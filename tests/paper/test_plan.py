@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from paper.experiments import EXPERIMENTS, find_run
-from paper.plan import MEASUREMENTS, PLAN, SAME
+from paper.experiments import EXPERIMENTS
+from paper.plan import MEASUREMENTS, PLAN, SHARED_RUNS
 from torchfru.data import DATASETS
 from torchfru.results import RunResult, record_path
 
@@ -23,7 +23,7 @@ def test_every_experiment_has_data(name):
 
 def test_names_say_which_frequencies():
     few, many = (
-        find_run("frequencies", name) for name in ("steps28-5-2.5-28", "steps784-60-0.25-25")
+        EXPERIMENTS["frequencies"][name] for name in ("steps28-5-2.5-28", "steps784-60-0.25-25")
     )
     assert (few.data.steps, few.model.num_freqs) == (28, 5)
     assert (few.model.min_freq, few.model.max_freq) == (2.5, 28.0)
@@ -31,32 +31,32 @@ def test_names_say_which_frequencies():
 
 
 def test_the_gradients_figure_has_decays_of_its_own():
-    assert find_run("gradients", "sru").model.alphas == (0.0, 0.25, 0.5, 0.9, 0.95)
-    assert find_run("mix-poly-5", "sru").model.alphas[-1] == 0.99
-    assert find_run("gradients", "fru").training.probe_every == 10
+    assert EXPERIMENTS["gradients"]["sru"].model.alphas == (0.0, 0.25, 0.5, 0.9, 0.95)
+    assert EXPERIMENTS["mix-poly-5"]["sru"].model.alphas[-1] == 0.99
+    assert EXPERIMENTS["gradients"]["fru"].training.probe_every == 10
 
 
 def test_the_plan_is_made_of_known_runs_once_each():
-    names = [(run.experiment, run.model, run.seed) for run in PLAN]
+    names = [(run.experiment, run.name, run.seed) for run in PLAN]
     assert len(set(names)) == len(names)
     for run in PLAN:
-        assert find_run(run.experiment, run.model)
+        assert EXPERIMENTS[run.experiment][run.name]
         assert run.minutes > 0
     assert names[0] == ("pixel-mnist", "fru-60-10", 0)
-    planned = {run.experiment for run in PLAN} | {experiment for experiment, _ in MEASUREMENTS}
+    planned = {run.experiment for run in PLAN} | {run.experiment for run in MEASUREMENTS}
     assert planned == set(EXPERIMENTS) - {"adding", "copy"}  # those are for training by hand
 
 
 def test_what_is_trained_once_for_two_experiments_is_the_same():
-    planned = {(run.experiment, run.model) for run in PLAN}
-    for here, there in SAME.items():
-        assert find_run(*here) == find_run(*there)
+    planned = {(run.experiment, run.name) for run in PLAN}
+    for here, there in SHARED_RUNS.items():
+        assert EXPERIMENTS[here[0]][here[1]] == EXPERIMENTS[there[0]][there[1]]
         assert here not in planned
         assert there in planned
 
 
 def test_the_plan_s_minutes_are_those_of_the_records():
-    recorded = [(run, record_path(RESULTS, run.experiment, run.model, run.seed)) for run in PLAN]
+    recorded = [(run, record_path(RESULTS, run.experiment, run.name, run.seed)) for run in PLAN]
     done = [(run.minutes, RunResult.load(path).seconds) for run, path in recorded if path.exists()]
     planned, took = sum(minutes for minutes, _ in done), sum(seconds for _, seconds in done) / 60
     assert planned == pytest.approx(took, rel=0.15)
@@ -65,5 +65,5 @@ def test_the_plan_s_minutes_are_those_of_the_records():
 
 def test_a_limit_on_minutes_is_in_the_plan():
     for run in PLAN:
-        limit = find_run(run.experiment, run.model).training.max_minutes
+        limit = EXPERIMENTS[run.experiment][run.name].training.max_minutes
         assert limit is None or run.minutes <= 3 * limit  # the last epoch may end beyond it

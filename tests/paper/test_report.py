@@ -10,7 +10,7 @@ from report_helpers import make_measurement, make_results, make_run, make_sweep,
 from typer.testing import CliRunner
 
 from paper.cli import app
-from paper.experiments import find_run
+from paper.experiments import EXPERIMENTS
 from paper.plan import MEASUREMENTS, PLAN
 from paper.report import build_report, read_library
 from paper.report.content import Table
@@ -104,7 +104,7 @@ def test_a_tuned_model_says_that_its_settings_are_not_the_authors(tmp_path):
         in report.summary[1]
     )
     assert "pixel-mnist (RNN, LSTM, SRU, FRU 40,10, FRU 60,10)" in report.summary[0]  # not by tuned
-    lr = {name: find_run("pixel-mnist", name).training.lr for name in ("fru-60-10", TUNED)}
+    lr = {name: EXPERIMENTS["pixel-mnist"][name].training.lr for name in ("fru-60-10", TUNED)}
     remarks = rows["FRU 60,10 tuned"]["remarks"]
     assert remarks.startswith("not the authors': model.dropout ")
     assert "model.output relu instead of identity, " in remarks
@@ -138,14 +138,14 @@ def test_the_summary_begins_with_what_falls_short(tmp_path):
 def test_nothing_is_missing_when_all_is_there(tmp_path):
     make_results(tmp_path)
     library = read_library(tmp_path)
-    assert library.missing == []
+    assert library.missing == {}
     assert Report(library).summary[-1] == "Nothing that was planned is missing."
     (tmp_path / "imdb" / "rnn-seed0.json").unlink()
     save(tmp_path, make_run("imdb", "sru", epochs=7, status="running"))
-    missing = {(m.name, m.progress) for m in read_library(tmp_path).missing}
+    missing = {(str(run), how) for run, how in read_library(tmp_path).missing.items()}
     assert missing == {
-        ("rnn-seed0", "not begun"),
-        ("sru-seed0", "unfinished, 7 of 20 epochs, 7 minutes"),
+        ("imdb rnn seed 0", "not begun"),
+        ("imdb sru seed 0", "unfinished, 7 of 20 epochs, 7 minutes"),
     }
 
 
@@ -298,7 +298,7 @@ def test_a_record_that_cannot_be_read_is_named(tmp_path, content):
     assert str(path) in problem
     assert "\n" not in problem
     assert "Records that could not be read: 1." in report.summary[-1]
-    assert "cannot be read" in [m.progress for m in report.library.missing if m.name == path.stem]
+    assert "cannot be read" in report.library.missing.values()
     assert "rnn-seed0.json" in to_markdown(report, tmp_path / "results.md").split("could not")[-1]
 
 

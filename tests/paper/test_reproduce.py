@@ -19,24 +19,25 @@ from typer.testing import CliRunner
 
 from paper import cli, runner, worker
 from paper.cli import watch
-from paper.experiments import EXPERIMENTS, find_run
-from paper.quick import quick_tasks, without_data
+from paper.experiments import EXPERIMENTS
+from paper.plan import Planned, select
+from paper.quick import data_name, quick_plan
 from paper.runner import Runner
-from paper.tasks import Task, inspect, plan_tasks
-from paper.worker import BUSY, Job
+from paper.worker import BUSY
+from torchfru.data import available
 from torchfru.experiments import override
 from torchfru.results import RunResult
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "reproducing.md"
 
 
-def tiny(name: str = "fru", epochs: int = 3, seed: int = 0, **changes) -> Task:
-    config = override(find_run("mix-poly-5", "fru"), [*TINY, f"training.epochs={epochs}"])
+def tiny(name: str = "fru", epochs: int = 3, seed: int = 0, **changes) -> Planned:
+    config = override(EXPERIMENTS["mix-poly-5"]["fru"], [*TINY, f"training.epochs={epochs}"])
     config = replace(config, training=replace(config.training, **changes))
-    return Task("mix-poly-5", name, seed, 1.0, config)
+    return Planned("mix-poly-5", name, seed, 1.0, config)
 
 
-def save_record(task: Task, results: Path, epochs: int, **changes) -> None:
+def save_record(task: Planned, results: Path, epochs: int, **changes) -> None:
     entries = [{"epoch": k + 1, "test_mse": 0.5, "seconds": 30.0} for k in range(epochs)]
     config = json.loads(json.dumps(task.config.to_dict()))
     record = RunResult(task.experiment, task.name, task.seed, config, 1, epochs=entries)
@@ -46,10 +47,10 @@ def save_record(task: Task, results: Path, epochs: int, **changes) -> None:
     record.save(task.record(results))
 
 
-def do(task: Task, results: Path, monkeypatch, deadline: float | None = None) -> int:
+def do(task: Planned, results: Path, monkeypatch, deadline: float | None = None) -> int:
     """The worker, in this process."""
-    job = Job(task, results, None, 1, deadline)
-    monkeypatch.setattr(sys, "argv", ["worker", job.to_json()])
+    program = worker.command(task, results, data_dir=None, threads=1, deadline=deadline)
+    monkeypatch.setattr(sys, "argv", program[-2:])
     return worker.main()
 
 
@@ -57,28 +58,28 @@ def do(task: Task, results: Path, monkeypatch, deadline: float | None = None) ->
 
 
 def test_names_and_seeds_choose_from_the_plan():
-    chosen = plan_tasks(["imdb", "mix-sin"], seeds=[1])
+    chosen = select(["imdb", "mix-sin"], seeds=[1])
     assert {task.experiment for task in chosen} == {"imdb", "mix-sin"}
     assert {task.seed for task in chosen} == {None, 1}
     assert [str(task) for task in chosen if task.seed is None] == ["mix-sin simple"]
-    assert len(plan_tasks(["all"])) > len(plan_tasks(["all"], seeds=[0])) > 100
+    assert len(select(["all"])) > len(select(["all"], seeds=[0])) > 100
     with pytest.raises(ValueError, match="called 'pixel-mnits'; did you mean 'pixel-mnist'"):
-        plan_tasks(["pixel-mnits"])
+        select(["pixel-mnits"])
 
 
 def test_what_a_record_says_of_its_task(tmp_path):
     task = tiny()
-    assert inspect(task, tmp_path).kind == "missing"
+    assert task.progress(tmp_path).kind == "missing"
     save_record(task, tmp_path, 2)
-    assert (inspect(task, tmp_path).kind, inspect(task, tmp_path).epochs) == ("cut off", 2)
+    assert (task.progress(tmp_path).kind, task.progress(tmp_path).epochs) == ("cut off", 2)
     save_record(task, tmp_path, 2, status="finished")
-    assert inspect(task, tmp_path).kind == "finished"
-    other = inspect(tiny(lr=0.5), tmp_path)
+    assert task.progress(tmp_path).kind == "finished"
+    other = tiny(lr=0.5).progress(tmp_path)
     assert other.kind == "refused"
     assert re.search(r"fru-seed0.json has training.lr=0.001, not 0.5: left alone", other.why)
     for content in ("{", '{"experiment": 1, "model": 1, "seed": 1, "config": 1, "parameters": 1}'):
         task.record(tmp_path).write_text(content)
-        assert "is not a run record" in inspect(task, tmp_path).why
+        assert "is not a run record" in task.progress(tmp_path).why
 
 
 def test_records_from_before_a_setting_existed_are_as_good(tmp_path):
@@ -88,23 +89,16 @@ def test_records_from_before_a_setting_existed_are_as_good(tmp_path):
     for name in ("max_minutes", "probe_every"):
         del record["config"]["training"][name]
     task.record(tmp_path).write_text(json.dumps(record))
-    assert inspect(task, tmp_path).kind == "finished"
+    assert task.progress(tmp_path).kind == "finished"
 
 
 # One task in its process -------------------------------------------------------------------
 
 
-def test_a_job_survives_its_journey():
-    job = Job(tiny(), Path("a/b"), Path("c"), 2, 12.5)
-    assert Job.from_json(job.to_json()) == job
-    measuring = Job(plan_tasks(["beijing"])[0], Path("a"), None, 1, None)
-    assert Job.from_json(measuring.to_json()) == measuring
-
-
 def test_a_task_stops_after_the_epoch_in_which_time_is_up_and_goes_on(tmp_path, monkeypatch):
     cut, whole = tmp_path / "cut" / "results", tmp_path / "whole" / "results"
     assert do(tiny(), cut, monkeypatch, deadline=time.time()) == 0
-    assert (inspect(tiny(), cut).kind, inspect(tiny(), cut).epochs) == ("cut off", 1)
+    assert (tiny().progress(cut).kind, tiny().progress(cut).epochs) == ("cut off", 1)
     assert do(tiny(), cut, monkeypatch) == do(tiny(), whole, monkeypatch) == 0
     first, second = (read(tiny().record(results)) for results in (cut, whole))
     assert first["status"] == second["status"] == "finished"
@@ -133,12 +127,12 @@ def use_fake_processes(monkeypatch, results: Path, programs: dict[str, str]) -> 
     """In a task's place a short program, by the task's name; ``done`` makes its record."""
     folder = results / "made"
 
-    def command(job: Job) -> list[str]:
-        save_record(job.task, folder, 3, status="finished")
-        made, path = job.task.record(folder), job.task.record(results)
+    def command(run: Planned, *_: object, **options: object) -> list[str]:
+        save_record(run, folder, 3, status="finished")
+        made, path = run.record(folder), run.record(results)
         path.parent.mkdir(parents=True, exist_ok=True)
         done = f"import os, sys, time; done = lambda: os.replace({str(made)!r}, {str(path)!r});"
-        return [sys.executable, "-S", "-c", done + programs[job.task.name]]
+        return [sys.executable, "-S", "-c", done + programs[run.name]]
 
     monkeypatch.setattr(runner, "command", command)
     monkeypatch.setattr(runner, "POLL", 0.01)
@@ -164,7 +158,7 @@ def test_others_go_on_when_one_fails(tmp_path, monkeypatch):
     ]
     began = []
     work = Runner(tasks, tmp_path, jobs=2, began=lambda task, state: began.append(task.name))
-    endings = {outcome.task.name: outcome for outcome in work.run()}
+    endings = {outcome.run.name: outcome for outcome in work.run()}
     assert {name: outcome.ending for name, outcome in endings.items()} == {
         "bad": "failed",
         "killed": "failed",
@@ -183,9 +177,9 @@ def test_no_more_at_a_time_than_asked_for_and_none_after_the_budget(tmp_path, mo
     tasks, most = [tiny("a", seed=seed) for seed in range(5)], []
     Runner(tasks, tmp_path, jobs=2, tick=lambda running: most.append(len(running))).run()
     assert max(most) == 2
-    assert all(inspect(task, tmp_path).kind == "finished" for task in tasks)
+    assert all(task.progress(tmp_path).kind == "finished" for task in tasks)
     later = [tiny("a", seed=seed) for seed in (7, 8)]
-    assert [o.task.seed for o in Runner(later, tmp_path, jobs=1, budget=0.05).run()] == [7]
+    assert [o.run.seed for o in Runner(later, tmp_path, jobs=1, budget=0.05).run()] == [7]
     assert Runner(later, tmp_path, budget=0.0).run() == []
 
 
@@ -216,7 +210,7 @@ def test_the_time_left_is_judged_by_the_epochs_so_far(tmp_path):
     limited = replace(
         task, config=replace(task.config, training=replace(task.config.training, max_minutes=2.5))
     )
-    job.task = limited
+    job.run = limited
     assert job.seconds_left() == 30.0
 
 
@@ -226,13 +220,13 @@ def test_progress_on_a_terminal_and_in_a_file(tmp_path, monkeypatch, terminal):
     task, output = tiny("a", epochs=10), io.StringIO()
     job = runner.Running(task, None, task.record(tmp_path), tmp_path / "log")
     with watch.Watch(Console(file=output, force_terminal=terminal, width=100)) as shown:
-        shown.began(task, inspect(task, tmp_path))
+        shown.began(task, task.progress(tmp_path))
         save_record(task, tmp_path, 4)
         job.look()
         shown.tick([job])
         shown.tick([job])
         shown.live.refresh()
-        shown.ended(runner.Outcome(task, "stopped", inspect(task, tmp_path)))
+        shown.ended(runner.Outcome(task, "stopped", task.progress(tmp_path)))
     text = output.getvalue()
     assert "stopped   mix-poly-5 a seed 0: 4 of 10 epochs, mse 0.5, 2 min" in text
     if terminal:
@@ -262,7 +256,7 @@ def test_the_plan_can_be_looked_at(tmp_path):
 
 
 def test_failures_make_the_exit_code(tmp_path, monkeypatch):
-    names = [task.name for task in plan_tasks(["gradients"])]
+    names = [task.name for task in select(["gradients"])]
     use_fake_processes(monkeypatch, tmp_path, dict.fromkeys(names, "done()"))
     good = invoke("gradients", "--results", str(tmp_path), "--jobs", "4")
     assert good.exit_code == 0, good.output
@@ -270,7 +264,7 @@ def test_failures_make_the_exit_code(tmp_path, monkeypatch):
     summary = f"Of {len(names)}: {len(names)} finished.\n"
     assert good.output.endswith(summary)
     assert invoke("gradients", "--results", str(tmp_path)).output == summary
-    other = plan_tasks(["gradients"])[0]
+    other = select(["gradients"])[0]
     training = replace(other.config.training, epochs=7)
     save_record(replace(other, config=replace(other.config, training=training)), tmp_path, 7)
     refused = invoke("gradients", "--results", str(tmp_path))
@@ -279,13 +273,13 @@ def test_failures_make_the_exit_code(tmp_path, monkeypatch):
 
 
 def test_control_c_ends_the_command(tmp_path, monkeypatch):
-    names = [task.name for task in plan_tasks(["gradients"])]
+    names = [task.name for task in select(["gradients"])]
     press = f"os.kill(os.getppid(), {signal.SIGINT:d}); time.sleep(60)"
     use_fake_processes(monkeypatch, tmp_path, dict.fromkeys(names, press))
     before = signal.getsignal(signal.SIGINT)
     stopped = invoke("gradients", "--results", str(tmp_path), "--jobs", "2")
     assert stopped.exit_code == 130
-    assert "The same command goes on" in stopped.output
+    assert "The same command resumes" in stopped.output
     assert signal.getsignal(signal.SIGINT) == before
 
 
@@ -308,8 +302,8 @@ def test_errors_name_what_was_wrong(arguments, message):
 
 
 def test_quick_is_every_experiment_at_a_tiny_size(tmp_path, monkeypatch):
-    tasks = quick_tasks()
-    planned = {task.experiment for task in plan_tasks(["all"])}
+    tasks = quick_plan()
+    planned = {task.experiment for task in select(["all"])}
     assert {task.experiment for task in tasks} == planned - {"mix-poly-10", "mix-poly-15"}
     for task in tasks:
         if task.config is not None:
@@ -329,8 +323,8 @@ def test_quick_is_every_experiment_at_a_tiny_size(tmp_path, monkeypatch):
 def test_quick_downloads_nothing(tmp_path, monkeypatch):
     monkeypatch.setenv("TORCHFRU_CACHE", str(tmp_path / "cache"))
     (tmp_path / "data").mkdir()
-    missing = without_data(quick_tasks(), tmp_path / "data")
-    assert {task.experiment for task in missing} == {
+    missing = [run for run in quick_plan() if not available(data_name(run), data_dir=tmp_path)]
+    assert {run.experiment for run in missing} == {
         "pixel-mnist",
         "permuted-mnist",
         "imdb",

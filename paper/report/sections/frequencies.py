@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..claims import frequency_name
+from ...experiments import frequency_name
 from ..content import Section
 from ..figures import Panel
 from ..records import Library

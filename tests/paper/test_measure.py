@@ -7,8 +7,7 @@ import pytest
 from data_helpers import beijing_rows, make_beijing
 
 from paper import measure as module
-from paper.fits import FAMILIES, TERMS, columns, fit_all
-from paper.measure import measure
+from paper.measure import FAMILIES, TERMS, columns, fit_all, measure
 
 T = 300
 t = np.arange(1, T + 1)
