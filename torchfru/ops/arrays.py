@@ -24,10 +24,56 @@ def multiple(size: int, unit: int) -> int:
     return -(-size // unit) * unit
 
 
+# Arrays for the kernels ------------------------------------------------------------------------
+#
+# A kernel writes only into memory that its own operator allocated. So everything else is handed to
+# it as :func:`read_only`: Numba then refuses to compile a write. :func:`writable` is for tensors
+# that came from ``new_empty``, ``new_zeros``, :func:`large_empty` or :func:`padded_copy`.
+
+_TYPES = {torch.float32: "f4", torch.float64: "f8", torch.int64: "i8"}
+
+
+class _View:
+    """The memory of a contiguous tensor, for NumPy.
+
+    ``Tensor.numpy()`` would mark the storage as one that cannot be resized, and FSDP resizes those
+    of parameters.
+    """
+
+    def __init__(self, tensor: Tensor, read_only: bool) -> None:
+        self.tensor = tensor  # lives as long as the array does
+        self.__array_interface__ = {
+            "shape": tuple(tensor.shape),
+            "typestr": _TYPES[tensor.dtype],
+            "data": (tensor.data_ptr(), read_only),
+            "version": 3,
+        }
+
+
+def read_only(tensor: Tensor) -> NDArray[Any]:
+    """An array that no kernel can write to, in the memory of a tensor."""
+    assert tensor.is_contiguous()
+    return np.asarray(_View(tensor, True))
+
+
+def writable(tensor: Tensor) -> NDArray[Any]:
+    """An array in the memory of a tensor that the running operator allocated."""
+    assert tensor.is_contiguous()
+    return np.asarray(_View(tensor, False))
+
+
 def padded(tensor: Tensor, shape: Any) -> Tensor:
-    """Contiguous and of this shape, with zeros behind what the tensor has in each dimension."""
+    """Contiguous and of this shape, with zeros behind what the tensor has in each dimension.
+
+    To be read only: it is the tensor itself where that fits.
+    """
     if tuple(tensor.shape) == tuple(shape):
         return tensor.contiguous()
+    return padded_copy(tensor, shape)
+
+
+def padded_copy(tensor: Tensor, shape: Any) -> Tensor:
+    """As :func:`padded`, always in memory of its own."""
     result = tensor.new_zeros(shape)
     result[tuple(slice(size) for size in tensor.shape)] = tensor
     return result

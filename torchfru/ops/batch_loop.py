@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from . import batch_kernels as kernels
-from .arrays import large_empty, multiple, padded, total
+from .arrays import large_empty, multiple, padded, read_only, total, writable
 from .compiling import announced
 from .kernel import SEGMENT
 from .loop import KINDS, LoopGradients, cut
@@ -56,9 +57,10 @@ class BatchLoop:
         return large_empty((segments, self.rows, self.n_g_padded, self.row), self.w2)
 
     def pack_z(self, z: Tensor) -> Tensor:
-        """(N, n_g) laid out for the kernels."""
+        """(N, n_g) laid out for the kernels, in memory of its own."""
         z = padded(z, (self.lanes, self.n_g_padded))
-        return z.view(self.rows, self.row, -1).transpose(1, 2).contiguous()
+        by_row = z.view(self.rows, self.row, -1).transpose(1, 2)
+        return by_row.clone(memory_format=torch.contiguous_format)
 
     def unpack_z(self, z: Tensor) -> Tensor:
         z = z.transpose(1, 2).reshape(self.lanes, -1)
@@ -69,8 +71,8 @@ class BatchLoop:
     ) -> None:
         """Read x (L, N, n_in) with A(t), laid out, (L, numbers); z, kept and h are written."""
         a = a.view(-1, self.n_g_padded, self.n_h_padded)
-        arrays = (self._inputs(x), a, self.w2, self.u_in, self.b2, self._stops(stop), z, kept, h)
-        arguments = [array.numpy() for array in arrays]
+        reads = (self._inputs(x), a, self.w2, self.u_in, self.b2, self._stops(stop))
+        arguments = [*map(read_only, reads), *map(writable, (z, kept, h))]
 
         def work(_: int, part: range) -> None:
             kernels.forward(*arguments, self.kind, *self.shape, part.start, part.stop)
@@ -93,14 +95,14 @@ class BatchLoop:
         d_h, the gradient that reaches h from outside the loop, becomes that of U x + b2.
         """
         a = a.view(-1, self.n_g_padded, self.n_h_padded)
-        arrays = (a, self.w2, self._inputs(x), self._stops(stop), kept, h, d_h, d_z)
-        arguments = [array.numpy() for array in arrays]
+        reads = (a, self.w2, self._inputs(x), self._stops(stop), kept, h)
+        arguments = [*map(read_only, reads), *map(writable, (d_h, d_z))]
         parts = shares(self.rows)
         self.room = self.room or self._room(len(parts))
         room = [(own[0][: len(x)], *own[1:]) for own in self.room]
 
         def work(index: int, part: range) -> None:
-            own = [array.numpy() for array in room[index]]
+            own = [writable(array) for array in room[index]]
             for first in part[::ROWS_AT_ONCE]:
                 rows = (first, min(first + ROWS_AT_ONCE, part.stop))
                 fresh = first == part.start

@@ -36,7 +36,7 @@ def outputs(e, h, total, y, tile, first, last):
 
 
 @kernel
-def outputs_backward(e, h, total, d_y, d_h, d_e, tile, first, last):
+def outputs_backward(e, h, d_y, total, d_h, d_e, tile, first, last):
     """The steps backwards: d_h (L, N, n_h) is written, d_e (L, n_h, n_y) added to.
 
     ``total`` (N, n_y), the gradient of all later y, is read and written.

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from . import output_kernels as kernels
-from .arrays import multiple, padded, product
+from .arrays import multiple, padded, padded_copy, product, read_only, writable
 from .arrays import total as summed
 from .compiling import announced
 from .loop import add_by_sample, by_sample
@@ -29,13 +29,13 @@ class Outputs:
         shape = (len(placed), self.n_h, width)
         self.weight = padded(placed.transpose(1, 2), shape).flatten(1)
         self.gradient = torch.zeros_like(self.weight)
-        self.total = padded(total, (len(total), width)).view(len(total), -1, self.vector)
+        self.total = padded_copy(total, (len(total), width)).view(len(total), -1, self.vector)
 
     def forward(self, rows: Tensor, hidden: Tensor, y: Tensor) -> None:
         """Write y (L, N, n_y), from the rows (L, K) and h."""
         e = product(rows, self.weight).view(len(rows), self.n_h, -1)
         h = by_sample(hidden, y.shape[1])[:, :, : self.n_h].contiguous()
-        arguments = [array.numpy() for array in (e, h, self.total, y)]
+        arguments = [*map(read_only, (e, h)), *map(writable, (self.total, y))]
 
         def work(_: int, part: range) -> None:
             kernels.outputs(*arguments, self.tile, part.start, part.stop)
@@ -52,10 +52,11 @@ class Outputs:
         parts = shares(d_y.shape[1])
         d_e = e.new_zeros(len(parts), *e.shape)
         found = torch.empty_like(h)
-        before = [array.numpy() for array in (e, h, self.total, d_y.contiguous(), found)]
+        d_y = d_y.contiguous()
+        before = [*map(read_only, (e, h, d_y)), *map(writable, (self.total, found))]
 
         def work(index: int, part: range) -> None:
-            arguments = (*before, d_e[index].numpy(), self.tile, part.start, part.stop)
+            arguments = (*before, writable(d_e[index]), self.tile, part.start, part.stop)
             kernels.outputs_backward(*arguments)
 
         with announced(kernels.outputs_backward):

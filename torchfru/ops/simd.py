@@ -15,6 +15,7 @@ from typing import Any
 
 from llvmlite import ir
 from numba import njit, types
+from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
 from .lanewise import add
@@ -52,6 +53,7 @@ def load_row(typing, array, index, width):
 @intrinsic
 def store_row(typing, array, index, row):
     """Write vectors side by side, from array[index] on."""
+    _require_mutable(array)
     vector = row.dtype
 
     def code(context, builder, signature, args):
@@ -62,6 +64,12 @@ def store_row(typing, array, index, row):
         return context.get_dummy_value()
 
     return types.void(array, types.intp, row), code
+
+
+def _require_mutable(array: types.Array) -> None:
+    """As Numba does for ``array[i] = ...``."""
+    if not array.mutable:
+        raise TypingError(f"cannot store into {array}: the kernel was given it to read")
 
 
 @intrinsic(prefer_literal=True)
@@ -87,6 +95,7 @@ def load_tile(typing, array, index, stride, count, width):
 @intrinsic(prefer_literal=True)
 def store_tile(typing, array, index, stride, tile, width):
     """Write a tile, its rows to array[index], array[index + stride], ..."""
+    _require_mutable(array)
     vector, columns = tile.dtype, count_of(width)
 
     def code(context, builder, signature, args):

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from . import small_kernels as kernels
-from .arrays import large_empty, multiple, padded, total
+from .arrays import large_empty, multiple, padded, padded_copy, read_only, total, writable
 from .compiling import announced
 from .kernel import SEGMENT
 from .loop import KINDS, LoopGradients, cut
@@ -48,8 +48,8 @@ class SmallLoop:
         return large_empty((segments, self.samples, self.n_g_padded), self.w2)
 
     def pack_z(self, z: Tensor) -> Tensor:
-        """(N, n_g) laid out for the kernels."""
-        return padded(z, (self.samples, self.n_g_padded)).clone()
+        """(N, n_g) laid out for the kernels, in memory of its own."""
+        return padded_copy(z, (self.samples, self.n_g_padded))
 
     def unpack_z(self, z: Tensor) -> Tensor:
         return z[:, : self.n_g]
@@ -61,11 +61,11 @@ class SmallLoop:
         h = h.squeeze(3)  # (L, N, n_h)
         h[:, :, : self.n_h] = torch.nn.functional.linear(x, self.u_in, self.b2)
         a = a.view(-1, self.n_h_padded, self.n_g_padded)
-        arrays = (a, self.w2, self._stops(stop), z, kept, h)
-        arguments = [array.numpy() for array in arrays]
+        reads = (a, self.w2, self._stops(stop))
+        arguments = [*map(read_only, reads), *map(writable, (z, kept, h))]
 
         def work(_: int, part: range) -> None:
-            g = z.new_empty(self.n_g_padded).numpy()
+            g = writable(z.new_empty(self.n_g_padded))
             kernels.forward_small(*arguments, g, self.kind, self.tile, part.start, part.stop)
 
         with announced(kernels.forward_small):
@@ -84,17 +84,16 @@ class SmallLoop:
         """As :meth:`BatchLoop.backward`."""
         h, d_h = h.squeeze(3), d_h.squeeze(3)  # (L, N, n_h)
         a = a.view(-1, self.n_h_padded, self.n_g_padded)
-        arrays = (a, self.w2, self._stops(stop), kept, h, d_h, d_z)
-        arguments = [array.numpy() for array in arrays]
+        reads = (a, self.w2, self._stops(stop), kept, h)
+        arguments = [*map(read_only, reads), *map(writable, (d_h, d_z))]
         parts = shares(self.samples)
         d_a = large_empty((len(parts), *a.shape), a)
         d_w2 = a.new_zeros(len(parts), self.n_h_padded, self.n_g_padded)
 
         def work(index: int, part: range) -> None:
-            z = a.new_empty(self.n_g_padded).numpy()
-            g = a.new_empty(SEGMENT, self.n_g_padded).numpy()
-            out = (d_a[index].numpy(), d_w2[index].numpy(), z, g)
-            kernels.backward_small(*arguments, *out, self.kind, self.tile, part.start, part.stop)
+            z, g = a.new_empty(self.n_g_padded), a.new_empty(SEGMENT, self.n_g_padded)
+            own = map(writable, (d_a[index], d_w2[index], z, g))
+            kernels.backward_small(*arguments, *own, self.kind, self.tile, part.start, part.stop)
 
         with announced(kernels.backward_small):
             run(work, parts)

@@ -6,14 +6,20 @@ from typing import Any
 
 import llvmlite.binding as llvm
 from llvmlite import ir
-from numba import njit, types
+from numba import config, njit, types
 from numba.core import cgutils
 from numba.extending import models, register_model
 
-_FEATURES = llvm.get_host_cpu_features()
+
+def _has(feature: str) -> bool:
+    """Whether Numba may use it: NUMBA_CPU_FEATURES, or what this processor has."""
+    if config.CPU_FEATURES is not None:
+        return f"+{feature}" in config.CPU_FEATURES.split(",")
+    return bool(llvm.get_host_cpu_features().get(feature, False))
+
 
 # 512-bit vectors come with 32 registers, enough for tiles of ten; AVX2 has 16, for tiles of five.
-WIDE = bool(_FEATURES.get("avx512f", False))
+WIDE = _has("avx512f")
 VECTOR_BYTES = 64 if WIDE else 32
 MAX_TILE = 10 if WIDE else 5
 
