@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from torch.func import functional_call, grad, jacfwd, jacrev, jvp, vmap
 
 import torchfru
+from torchfru.nn import fru as fru_module
 
 # torch's own rules for forward mode are written in the deprecated torch.jit.script.
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
@@ -51,8 +52,7 @@ def problem(unit: str, kind: str, steps: int = 4):
     return loss, {name: p.detach() for name, p in module.named_parameters()}, x
 
 
-units = pytest.mark.parametrize("unit", ["sru"])
-both = pytest.mark.parametrize("unit", ["fru", "sru"])
+units = pytest.mark.parametrize("unit", ["fru", "sru"])
 kinds = pytest.mark.parametrize("kind", ["layer", "cell", "one step"])
 
 
@@ -171,7 +171,7 @@ def test_gradients_of_each_sample(unit, kind):
         torch.testing.assert_close([g[n] for g in found.values()], alone, **EXACT)
 
 
-@both
+@units
 def test_an_ensemble(unit):
     """vmap over the parameters: several layers at once."""
     layers = [enlarge(make_layer(unit)) for _ in range(3)]
@@ -185,7 +185,7 @@ def test_an_ensemble(unit):
     torch.testing.assert_close(found, torch.stack([layer(x)[0] for layer in layers]), **EXACT)
 
 
-@both
+@units
 def test_samples_with_states_and_lengths_of_their_own(unit):
     """vmap over what a layer checks by value: the steps taken, and the lengths."""
     layer = enlarge(make_layer(unit))
@@ -224,3 +224,68 @@ def test_many_gradients_at_once(unit, kind):
     for gradient, expected in zip(found, torch.autograd.grad(value, [x, *leaves]), strict=True):
         shape = (-1, *[1] * expected.dim())
         torch.testing.assert_close(gradient, scales.view(shape) * expected, **EXACT)
+
+
+def test_a_tangent_of_the_gradient_that_reaches_an_output():
+    """Forward over reverse where the forward pass knew nothing of it."""
+    layer = enlarge(make_layer("fru"))
+    x = torch.randn(4, 2, 2, dtype=torch.float64, requires_grad=True)
+    upstream = torch.randn(4, 2, 3, dtype=torch.float64)
+
+    def tangent():
+        output = layer(x)[0]
+        with torch.autograd.forward_ad.dual_level():
+            dual = torch.autograd.forward_ad.make_dual(upstream, torch.ones_like(upstream))
+            gradient = torch.autograd.grad(output, x, dual)[0]
+            return torch.autograd.forward_ad.unpack_dual(gradient).tangent
+
+    found, expected = both_ways(tangent)
+    torch.testing.assert_close(found, expected, **EXACT)
+    assert found.abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("batch", [2, 6])  # both forms of the kernels
+def test_second_derivatives_of_a_sequence_in_pieces(batch, monkeypatch):
+    """The rows of each piece are recomputed in the backward pass."""
+    monkeypatch.setattr(fru_module, "PIECE", 4)
+    layer = enlarge(make_layer("fru"))
+    x = torch.randn(10, batch, 2, dtype=torch.float64, requires_grad=True)
+    inputs = [x, *layer.parameters()]
+
+    def second():
+        output, (u, _) = layer(x, lengths=torch.tensor([10, 3, 0, 7, 1, 9][:batch]))
+        loss = output.sin().sum() + u.square().sum()
+        first = torch.autograd.grad(loss, inputs, create_graph=True)
+        return torch.autograd.grad(sum(g.sin().sum() for g in first), inputs)
+
+    torch.testing.assert_close(*both_ways(second), **EXACT)
+
+
+@pytest.mark.parametrize("backend", torchfru.available_backends())
+@settings(max_examples=25)
+@given(data=st.data())
+def test_only_what_takes_part_in_the_loss_has_a_gradient(backend, data):
+    """As autograd has it: None, and never zeros, for what the loss does not depend on."""
+    unit = data.draw(st.sampled_from(["fru", "sru"]))
+    sequences = data.draw(st.booleans())
+    layers = data.draw(st.integers(1, 2))
+    module = make_layer(unit, num_layers=layers, return_sequences=sequences)
+    batch, steps = data.draw(st.sampled_from([1, 3, 5])), data.draw(st.integers(1, 4))
+    x = torch.randn(steps, batch, 2, dtype=torch.float64, requires_grad=True)
+    hx = None
+    if data.draw(st.booleans()):
+        u = torch.randn(layers, batch, module.state_size, dtype=torch.float64, requires_grad=True)
+        hx = (u, torch.zeros(layers, batch, dtype=torch.int64))
+    used = data.draw(st.sampled_from(["output", "state"]))
+    given = {"x": x} | ({} if hx is None else {"u": hx[0]}) | dict(module.named_parameters())
+
+    def without_gradient(backend):
+        with torchfru.use_backend(backend):
+            output, (u, _) = module(x, hx)
+        loss = output.sum() if used == "output" else u.sum()
+        found = torch.autograd.grad(loss, list(given.values()), allow_unused=True)
+        return {name for name, value in zip(given, found, strict=True) if value is None}
+
+    last = layers - 1
+    unused = {f"weight_uy_l{last}", f"bias_y_l{last}"} if used == "state" else set()
+    assert without_gradient(backend) == unused

@@ -145,17 +145,6 @@ def test_derivatives_of_the_operator(batch, every_step):
     assert torch.autograd.gradcheck(run, arguments)
 
 
-def test_second_derivatives_are_refused_with_advice():
-    layer = torchfru.FRU(1, 2, seq_len=5, num_freqs=2, dtype=torch.float64)
-    x = torch.randn(5, 3, 1, dtype=torch.float64, requires_grad=True)
-    with torchfru.use_backend("numba"):
-        (gradient,) = torch.autograd.grad(layer(x)[0].sum(), x, create_graph=True)
-        with pytest.raises(
-            RuntimeError, match=r"no second derivatives.*use_backend\('collapsed'\)"
-        ):
-            gradient.sum().backward()
-
-
 def test_backward_twice_gives_the_same():
     layer = torchfru.FRU(1, 2, seq_len=40)
     for batch in (3, 20):

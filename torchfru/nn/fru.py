@@ -133,9 +133,10 @@ class FRU(FRUMemory, RecurrentLayer):
         self._check_time(taken if t is None else t + taken)
         weights = weights_of(self, suffix)
         outputs, memory, done = [], u, 0
-        for piece in x.split(PIECE) if len(x) > PIECE else (x,):
-            make = partial(self._scaled_rows, t, slice(done, done + len(piece)), suffix)
-            with made_again(make) if len(x) > PIECE else nullcontext(make()) as rows:
+        long = not torch.compiler.is_exporting() and x.shape[0] > PIECE
+        for piece in x.split(PIECE) if long else (x,):
+            make = partial(self._scaled_rows, t, slice(done, done + piece.shape[0]), suffix)
+            with made_again(make) if long else nullcontext(make()) as rows:
                 y, memory = fru_scan(
                     piece,
                     memory,

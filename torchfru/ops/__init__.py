@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from . import collapsed, fused, reference, sru
-from .weights import NONLINEARITIES, Weights
+from .steps import exporting
+from .weights import NONLINEARITIES, Weights, transforms_active
 
 __all__ = [
     "NONLINEARITIES",
@@ -168,11 +169,15 @@ def _pick(x: Tensor, wide: torch.dtype) -> str:
             f"use_backend: 'numba' computes on the CPU in float32 or float64, not on "
             f"{x.device} in {wide}; choose 'auto'"
         )
+    if chosen == "numba" and transforms_active():  # the operator has no rules for torch.func
+        return "collapsed"
     if chosen != "auto":
         return chosen
     if fusable and "numba" not in _FRU_SCANS:
         _warn_once()
-    return "numba" if fusable and "numba" in _FRU_SCANS else "collapsed"
+    # What is exported shall run where there is no Numba, and no Python.
+    fused = fusable and "numba" in _FRU_SCANS and not transforms_active() and not exporting()
+    return "numba" if fused else "collapsed"
 
 
 def _warn_once() -> None:

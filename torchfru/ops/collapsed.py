@@ -14,11 +14,30 @@ and outside the loop, over all steps at once,
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .steps import each_step
 from .weights import NONLINEARITIES, Weights
+
+
+class ScanInputs(NamedTuple):
+    """Inputs of the loop: z and y are those before the first step; y=None computes no outputs."""
+
+    x: Tensor  # (L, N, n_in)
+    z: Tensor  # (N, n_g)
+    rows: Tensor  # (L, K)
+    weight_ug: Tensor
+    weight_gh: Tensor
+    weight_xh: Tensor
+    bias_h: Tensor | None
+    weight_uy: Tensor | None
+    y: Tensor | None  # (N, n_y)
+    lengths: Tensor | None  # (N,)
+    nonlinearity: str
 
 
 def scan(
@@ -32,12 +51,22 @@ def scan(
     lengths: Tensor | None = None,
 ) -> tuple[Tensor | None, Tensor]:
     """As :func:`torchfru.ops.reference.scan`, for samples that share their rows (L, K)."""
-    h = _hidden(x, u, rows, weights, nonlinearity)  # (L, N, n_h)
-    if lengths is not None:  # a step past a sequence's end adds nothing to its memory
-        steps = torch.arange(x.shape[0], device=x.device).unsqueeze(-1)
-        h = torch.where((steps < lengths).unsqueeze(-1), h, 0.0)
-    y = _outputs(h, u, rows, weights) if every_step else None
-    return y, u + _memory(h, rows, u.shape[-1])
+    w = weights
+    z = F.linear(u, w.weight_ug, w.bias_g)  # (N, n_g)
+    y = F.linear(u, w.weight_uy, w.bias_y) if every_step else None  # (N, n_y)
+    weight_uy = w.weight_uy if every_step else None
+    loop = (w.weight_ug, w.weight_gh, w.weight_xh, w.bias_h, weight_uy)
+    y, change = run(ScanInputs(x, z, rows, *loop, y, lengths, nonlinearity))
+    return y, u + change
+
+
+def run(inputs: ScanInputs) -> tuple[Tensor | None, Tensor]:
+    """y at every step (L, N, n_y), if there is one to start from, and u(T) - u(0) (N, n_u)."""
+    h = _hidden(inputs)  # (L, N, n_h)
+    if inputs.lengths is not None:  # a step past a sequence's end adds nothing to its memory
+        steps = torch.arange(h.shape[0], device=h.device).unsqueeze(-1)
+        h = torch.where((steps < inputs.lengths).unsqueeze(-1), h, 0.0)
+    return _outputs(h, inputs), _memory(h, inputs.rows, inputs.weight_ug.shape[1])
 
 
 def collapse(rows: Tensor, weight: Tensor, n_h: int) -> Tensor:
@@ -48,26 +77,26 @@ def collapse(rows: Tensor, weight: Tensor, n_h: int) -> Tensor:
     return torch.einsum("tji,njid->tnid", c, w).flatten(2)
 
 
-def _hidden(x: Tensor, u: Tensor, rows: Tensor, weights: Weights, nonlinearity: str) -> Tensor:
-    """h at every step: the loop that nothing can remove."""
-    phi = NONLINEARITIES[nonlinearity]
-    to_h = weights.weight_gh.t()  # (n_g, n_h)
-    from_x = F.linear(x, weights.weight_xh, weights.bias_h)  # (L, N, n_h)
-    a = collapse(rows, weights.weight_ug, from_x.shape[-1]).transpose(1, 2)  # (L, n_h, n_g)
-    z = F.linear(u, weights.weight_ug, weights.bias_g)  # (N, n_g)
-    hidden = []
-    for from_x_t, a_t in zip(from_x.unbind(0), a.unbind(0), strict=True):
+def _hidden(inputs: ScanInputs) -> Tensor:
+    """h at every step: the sequential loop."""
+    phi = NONLINEARITIES[inputs.nonlinearity]
+    to_h = inputs.weight_gh.t()  # (n_g, n_h)
+    from_x = F.linear(inputs.x, inputs.weight_xh, inputs.bias_h)  # (L, N, n_h)
+    a = collapse(inputs.rows, inputs.weight_ug, from_x.shape[-1]).transpose(1, 2)  # (L, n_h, n_g)
+
+    def step(z: Tensor, from_x_t: Tensor, a_t: Tensor) -> tuple[Tensor, Tensor]:
         h = phi(torch.addmm(from_x_t, phi(z), to_h))
-        z = torch.addmm(z, h, a_t)
-        hidden.append(h)
-    return torch.stack(hidden)
+        return torch.addmm(z, h, a_t), h
+
+    return each_step(step, inputs.z, from_x, a)[1]
 
 
-def _outputs(h: Tensor, u: Tensor, rows: Tensor, weights: Weights) -> Tensor:
+def _outputs(h: Tensor, inputs: ScanInputs) -> Tensor | None:
     """y at every step (L, N, n_y), without u at every step."""
-    e = collapse(rows, weights.weight_uy, h.shape[-1]).transpose(1, 2)  # (L, n_h, n_y)
-    before = F.linear(u, weights.weight_uy, weights.bias_y)  # (N, n_y)
-    return before + torch.bmm(h, e).cumsum(0)
+    if inputs.weight_uy is None or inputs.y is None:
+        return None
+    e = collapse(inputs.rows, inputs.weight_uy, h.shape[-1]).transpose(1, 2)  # (L, n_h, n_y)
+    return inputs.y + torch.bmm(h, e).cumsum(0)
 
 
 def _memory(h: Tensor, rows: Tensor, n_u: int) -> Tensor:

@@ -8,7 +8,7 @@ needs torch only.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
@@ -16,8 +16,9 @@ from torch import Tensor
 
 from . import collapsed
 from .arrays import large_empty, product
+from .collapsed import ScanInputs
 from .memory import Memory
-from .weights import Weights
+from .weights import Weights, transforms_active
 
 if TYPE_CHECKING:
     from .batch_loop import BatchLoop
@@ -108,20 +109,8 @@ torch.library.define(
 )
 
 
-class Problem(NamedTuple):
-    """What the loop is given. z and y are those before the first step; no y, no outputs."""
-
-    x: Tensor  # (L, N, n_in)
-    z: Tensor  # (N, n_g)
-    rows: Tensor  # (L, K)
-    weight_ug: Tensor
-    weight_gh: Tensor
-    weight_xh: Tensor
-    bias_h: Tensor | None
-    weight_uy: Tensor | None
-    y: Tensor | None  # (N, n_y)
-    lengths: Tensor | None
-    nonlinearity: str
+class Problem(ScanInputs):
+    """The inputs of the operator, and how it computes with them."""
 
     def loop(self) -> BatchLoop | SmallLoop:
         from .loop import choose_loop
@@ -219,22 +208,48 @@ def _backward(
     ctx: Any, d_y: Tensor | None, d_change: Tensor | None, *_: Any
 ) -> tuple[Tensor | None, ...]:
     *tensors, h, kept, a = ctx.saved_tensors
+    needed = list(ctx.needs_input_grad[:_TENSORS])
     d_y = None if tensors[_TENSORS - 1] is None else d_y  # then there is no y
+    if d_y is None:  # weight_uy and the first y take no part, and get None as autograd has it
+        needed[_TENSORS - 2 :] = False, False
+    if d_y is None and d_change is None:
+        return (None,) * (_TENSORS + 2)
+    if torch.is_grad_enabled() or transforms_active(d_y, d_change):
+        inputs = ScanInputs(*tensors, ctx.nonlinearity)
+        return (*_backward_by_autograd(inputs, needed, d_y, d_change), None, None)
     grads = torch.ops.torchfru.fru_steps_backward(
-        d_y, d_change, *tensors, ctx.nonlinearity, h, kept, a, *ctx.needs_input_grad[0:3:2]
+        d_y, d_change, *tensors, ctx.nonlinearity, h, kept, a, needed[0], needed[2]
     )
-    wanted = zip(grads, ctx.needs_input_grad, strict=False)
-    return (*(grad if needed else None for grad, needed in wanted), None, None)
+    found = (grad if wanted else None for grad, wanted in zip(grads, needed, strict=True))
+    return (*found, None, None)
 
 
-def _refuse(ctx: Any, *_: Any) -> None:
-    raise RuntimeError(
-        "FRU: the backend 'numba' has no second derivatives; compute them inside "
-        "`with torchfru.use_backend('collapsed'):`"
-    )
+def _backward_by_autograd(
+    inputs: ScanInputs, needed: list[bool], d_y: Tensor | None, d_change: Tensor | None
+) -> list[Tensor | None]:
+    """The gradients of the tensors as functions of all of them, from the collapsed form.
+
+    The backward operator has no derivatives of its own, and no rule for vmap.
+    """
+    # Each tensor under a new name: one may have been computed from another, and its gradient here
+    # must not contain that of the other.
+    graph = torch.is_grad_enabled()
+    with torch.enable_grad():
+        renamed = [
+            (t.view_as(t) if graph else t.detach().requires_grad_()) if wanted else t
+            for t, wanted in zip(inputs, needed, strict=False)
+        ]
+        outputs = collapsed.run(ScanInputs(*renamed, *inputs[_TENSORS:]))
+        pairs = [(o, d) for o, d in zip(outputs, (d_y, d_change), strict=True) if d is not None]
+        wanted = [t for t, is_wanted in zip(renamed, needed, strict=True) if is_wanted]
+        given, gradients = zip(*pairs, strict=True)
+        found = torch.autograd.grad(
+            given, wanted, gradients, create_graph=graph, materialize_grads=True
+        )
+    rest = iter(found)
+    return [next(rest) if is_wanted else None for is_wanted in needed]
 
 
 torch.library.register_fake(STEPS, _shapes)
 torch.library.register_fake(STEPS_BACKWARD, _shapes_backward)
 torch.library.register_autograd(STEPS, _backward, setup_context=_save)
-torch.library.register_autograd(STEPS_BACKWARD, _refuse)

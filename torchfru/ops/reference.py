@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .steps import each_step
 from .weights import NONLINEARITIES, Weights
 
 
@@ -33,13 +34,14 @@ def scan(
     A sample stops at its own entry of ``lengths`` (N,): its memory then stays as it is.
     Returns y (L, N, n_y), or None unless ``every_step``, and the last memory (N, n_u).
     """
-    outputs = []
-    for s, (x_t, row) in enumerate(zip(x.unbind(0), rows.unbind(0), strict=True)):
+
+    def advance(u: Tensor, x_t: Tensor, row: Tensor, s: Tensor) -> tuple[Tensor, Tensor | None]:
         after = step(x_t, u, row, weights, nonlinearity)
         u = after if lengths is None else torch.where((s < lengths).unsqueeze(-1), after, u)
-        if every_step:
-            outputs.append(F.linear(u, weights.weight_uy, weights.bias_y))
-    return torch.stack(outputs) if every_step else None, u
+        return u, F.linear(u, weights.weight_uy, weights.bias_y) if every_step else None
+
+    u, y = each_step(advance, u, x, rows, torch.arange(x.shape[0], device=x.device))
+    return y if every_step else None, u
 
 
 def step(x: Tensor, u: Tensor, row: Tensor, weights: Weights, nonlinearity: str) -> Tensor:

@@ -1,0 +1,51 @@
+"""The loop over time in plain torch, which torch.export keeps as a loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def exporting() -> bool:
+    """Whether torch.export traces, for itself, for ONNX or for AOTInductor."""
+    return torch.compiler.is_exporting()
+
+
+def each_step(
+    step: Callable[..., tuple[Tensor, Tensor | None]], carry: Tensor, *inputs: Tensor
+) -> tuple[Tensor, Tensor]:
+    """``carry, output = step(carry, *inputs at t)`` for every t: the last carry, all outputs.
+
+    The inputs are (L, ...), the outputs (L, N, ...), and empty where a step has none.
+    """
+    if exporting():
+        return _each_step_exported(step, carry, inputs)
+    outputs = []
+    for inputs_t in zip(*(tensor.unbind(0) for tensor in inputs), strict=True):
+        carry, output = step(carry, *inputs_t)
+        if output is not None:
+            outputs.append(output)
+    return carry, torch.stack(outputs) if outputs else carry.new_empty(0)
+
+
+def _each_step_exported(
+    step: Callable[..., tuple[Tensor, Tensor | None]], carry: Tensor, inputs: tuple[Tensor, ...]
+) -> tuple[Tensor, Tensor]:
+    """As one operator of torch that holds the loop, for any number of steps and samples."""
+    from torch._higher_order_ops.scan import scan  # imports torch's compiler
+
+    samples = carry.shape[0]
+
+    def combine(carry: Tensor, inputs_t: list[Tensor]) -> tuple[Tensor, Tensor]:
+        carry, output = step(carry, *inputs_t)
+        if output is None:
+            return carry, carry.new_empty(samples, 0)
+        # AOTInductor allocates the outputs and finds their sizes among what a step was given: it
+        # must be given the number of samples as a number.
+        return carry, output.reshape(samples, *output.shape[1:])
+
+    found: Any = scan(combine, carry, list(inputs))
+    return found
