@@ -215,8 +215,8 @@ def _backward(
     if d_y is None and d_change is None:
         return (None,) * (_TENSORS + 2)
     if torch.is_grad_enabled() or transforms_active(d_y, d_change):
-        inputs = ScanInputs(*tensors, ctx.nonlinearity)
-        return (*_backward_by_autograd(inputs, needed, d_y, d_change), None, None)
+        gradients = _backward_by_autograd(tensors, ctx.nonlinearity, needed, d_y, d_change)
+        return (*gradients, None, None)
     grads = torch.ops.torchfru.fru_steps_backward(
         d_y, d_change, *tensors, ctx.nonlinearity, h, kept, a, needed[0], needed[2]
     )
@@ -225,29 +225,31 @@ def _backward(
 
 
 def _backward_by_autograd(
-    inputs: ScanInputs, needed: list[bool], d_y: Tensor | None, d_change: Tensor | None
+    tensors: list[Any], nonlinearity: str, needed: list[bool], *d_outputs: Tensor | None
 ) -> list[Tensor | None]:
     """The gradients of the tensors as functions of all of them, from the collapsed form.
 
     The backward operator has no derivatives of its own, and no rule for vmap.
     """
-    # Each tensor under a new name: one may have been computed from another, and its gradient here
-    # must not contain that of the other.
     graph = torch.is_grad_enabled()
     with torch.enable_grad():
-        renamed = [
-            (t.view_as(t) if graph else t.detach().requires_grad_()) if wanted else t
-            for t, wanted in zip(inputs, needed, strict=False)
+        # As new tensors: z may have been computed from weight_ug, and the gradient of weight_ug
+        # here must not contain that of z.
+        own = [
+            (t.view_as(t) if graph else t.detach().requires_grad_()) if is_needed else t
+            for t, is_needed in zip(tensors, needed, strict=False)
         ]
-        outputs = collapsed.run(ScanInputs(*renamed, *inputs[_TENSORS:]))
-        pairs = [(o, d) for o, d in zip(outputs, (d_y, d_change), strict=True) if d is not None]
-        wanted = [t for t, is_wanted in zip(renamed, needed, strict=True) if is_wanted]
-        given, gradients = zip(*pairs, strict=True)
-        found = torch.autograd.grad(
-            given, wanted, gradients, create_graph=graph, materialize_grads=True
-        )
+        outputs = collapsed.run(ScanInputs(*own, tensors[_TENSORS], nonlinearity))
+    reached = [(out, d) for out, d in zip(outputs, d_outputs, strict=True) if d is not None]
+    found = torch.autograd.grad(
+        [out for out, _ in reached if out is not None],
+        [t for t, is_needed in zip(own, needed, strict=True) if is_needed],
+        [d for _, d in reached],
+        create_graph=graph,
+        materialize_grads=True,
+    )
     rest = iter(found)
-    return [next(rest) if is_wanted else None for is_wanted in needed]
+    return [next(rest) if is_needed else None for is_needed in needed]
 
 
 torch.library.register_fake(STEPS, _shapes)
