@@ -239,7 +239,7 @@ def _backward_by_autograd(
             (t.view_as(t) if graph else t.detach().requires_grad_()) if is_needed else t
             for t, is_needed in zip(tensors, needed, strict=False)
         ]
-        outputs = collapsed.run(ScanInputs(*own, tensors[_TENSORS], nonlinearity))
+        outputs = collapsed.run(ScanInputs._make([*own, tensors[-1], nonlinearity]))
     reached = [(out, d) for out, d in zip(outputs, d_outputs, strict=True) if d is not None]
     found = torch.autograd.grad(
         [out for out, _ in reached if out is not None],
