@@ -71,7 +71,10 @@ def changed(rows, i, column, value):
     [
         (lambda r: without(r, 5), "8807 hours, expected 8808"),
         (lambda r: [*r[:4], r[5], r[4], *r[6:]], "row 4 is 2010-01-01T04, not 2010-01-01T03"),
-        (lambda r: changed(r, 9, 7, "warm"), "line 10: TEMP is 'warm', not a number"),
+        (lambda r: changed(r, 9, 7, "warm"), "line 10: TEMP is 'warm', not a temperature"),
+        (lambda r: changed(r, 9, 7, "inf"), "line 10: TEMP is 'inf', not a temperature"),
+        (lambda r: changed(r, 9, 7, "1e999"), "line 10: TEMP is '1e999', not a temperature"),
+        (lambda r: changed(r, 9, 7, "-1100"), "line 10: TEMP is '-1100', not a temperature"),
         (lambda r: changed(r, 9, 4, "noon"), "line 10 has no date and hour"),
         (lambda r: changed(r, 9, 2, "13"), "line 10 has no date and hour"),
         (lambda r: [*r[:9], "9,2010", *r[10:]], "line 10 has no date and hour"),

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from torchfru.data import DATASETS
 from torchfru.data.files import Source
-from torchfru.data.own import own
 from torchfru.data.registry import _options
+from torchfru.data.user_file import user_file
 
 TEXT = (Path(__file__).parents[1] / "docs" / "data.md").read_text()
 
@@ -34,7 +34,7 @@ def test_the_table_of_data_sets_is_complete():
 
 def test_the_options_of_own_data_are_complete():
     table = TEXT.split("## Data of your own")[1]
-    assert set(re.findall(r"^\| `(\w+)` \|", table, re.M)) == set(_options(own))
+    assert set(re.findall(r"^\| `(\w+)` \|", table, re.M)) == set(_options(user_file))
 
 
 def test_the_layout_of_a_data_folder_is_complete():

@@ -129,7 +129,7 @@ def other_pixels(content):
     [
         (cut_short, "damaged or cut short"),
         (damaged, "damaged or cut short|differs|fewer bytes"),
-        (lambda _: b"no gzip", "damaged or cut short .Not a gzipped file"),
+        (lambda _: b"no gzip", "damaged or cut short; delete it"),
         (lambda _: b"", "magic number 0"),
         (lambda _: gzip.compress(b""), "magic number 0, expected 2051"),
         (wrong_magic, "magic number 2049, expected 2051"),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import os
 import sys
+import zipfile
 
 import numpy as np
 import pytest
@@ -70,6 +73,10 @@ def test_npz_lengths_hide_what_follows(tmp_path, sequences):
         (["cat", "dog"], ("cat", "dog")),
         ([10, 9], ("9", "10")),
         ([True, False], ("0", "1")),
+        ([20230001, 20230002], ("20230001", "20230002")),
+        ([2**53, 2**53 + 1], ("9007199254740992", "9007199254740993")),
+        ([2.0**60, 0.0], ("0", str(2**60))),
+        ([b"cat", b"dog"], ("cat", "dog")),
         ([-1.0, 1.0], ("-1", "1")),
     ],
 )
@@ -77,6 +84,90 @@ def test_labels_of_any_kind(tmp_path, sequences, labels, classes):
     data = load(write_npz(tmp_path, sequences=sequences, labels=np.array(labels * 5)))
     assert data.classes == classes
     assert set(torch.cat([data.train.targets, data.test.targets]).tolist()) == {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes"),
+    [
+        (["20230002", "20230001"], ("20230001", "20230002")),
+        ([str(2**53 + 1), str(2**53)], (str(2**53), str(2**53 + 1))),
+        (["10", "9"], ("9", "10")),
+        (["10", "cat"], ("10", "cat")),
+        (["007", "8"], ("007", "8")),
+    ],
+)
+def test_classes_of_a_table_are_exact(tmp_path, labels, classes):
+    rows = [f"{label},{i}" for i, label in enumerate(labels * 3)]
+    data = load(write_csv(tmp_path, "\n".join(["label,1", *rows])))
+    assert data.classes == classes
+    for split in (data.train, data.test):
+        for x, y in zip(split.inputs, split.targets, strict=True):
+            assert data.classes[y] == labels[int(x[0, 0]) % 2]
+
+
+@pytest.mark.parametrize("suffix", ["npz", "csv"])
+def test_values_beyond_float32_are_refused(tmp_path, suffix):
+    if suffix == "npz":
+        path = write_npz(tmp_path, series=np.array([1.0, 1e39] * 20))
+    else:
+        path = write_csv(tmp_path, "value\n" + "1\n1e39\n" * 20)
+    with pytest.raises(DataError, match="too large for float32"):
+        load(path, length=3)
+
+
+def test_a_label_that_is_not_there_is_named(tmp_path):
+    path = write_csv(tmp_path, "class,1\n0,1\n1,2\n")
+    with pytest.raises(DataError, match="no column 'clas'; did you mean 'class'"):
+        load(path, label="clas")
+    with pytest.raises(ValueError, match="give only one of them"):
+        load(path, label="class", column="1")
+
+
+def test_an_array_that_lies_about_its_size(tmp_path):
+    content = io.BytesIO()
+    np.save(content, np.zeros(10))
+    with zipfile.ZipFile(tmp_path / "mine.npz", "w") as archive:
+        archive.writestr("series.npy", content.getvalue().replace(b"(10,)", b"(99,)"))
+    with pytest.raises(DataError, match="claims 792 bytes and holds 80"):
+        load(str(tmp_path / "mine.npz"))
+
+
+def test_only_regular_files_are_opened(tmp_path):
+    os.mkfifo(tmp_path / "pipe.csv")
+    with pytest.raises(DataError, match="pipe or a device, not a regular file"):
+        load(str(tmp_path / "pipe.csv"))
+    (tmp_path / "folder.npz").mkdir()
+    with pytest.raises(DataError, match="this is a folder"):
+        load(str(tmp_path / "folder.npz"))
+    (tmp_path / "loop.csv").symlink_to(tmp_path / "loop.csv")
+    with pytest.raises(DataError, match=r"cannot be opened .Too many levels of symbolic links"):
+        load(str(tmp_path / "loop.csv"))
+
+
+def test_blocks_join(tmp_path, monkeypatch):
+    """Rows of several blocks, some shorter, give what one block gives."""
+    rows = [f"{'ab'[i % 2]},{i},{i + 0.5 if i % 3 else ''}" for i in range(50)]
+    path = write_csv(tmp_path, "\n".join(["label,1,2", *rows]))
+    whole = load(path)
+    monkeypatch.setattr("torchfru.data.tables.BLOCK_CELLS", 20)
+    parts = load(path)
+    for a, b in ((whole.train, parts.train), (whole.test, parts.test)):
+        torch.testing.assert_close(vars(a), vars(b), rtol=0, atol=0)
+    with pytest.raises(DataError, match="row 41, column '1' is 'x'"):
+        load(write_csv(tmp_path, "\n".join(["label,1,2", *rows[:40], "a,x,1", *rows])))
+
+
+def test_a_series_in_blocks(tmp_path, monkeypatch):
+    series = np.random.default_rng(0).normal(5.0, 3.0, (1000, 3))
+    path = write_npz(tmp_path, series=series)
+    whole = load(path, length=10)
+    monkeypatch.setattr("torchfru.data.series.BLOCK_VALUES", 100)
+    parts = load(path, length=10)
+    np.testing.assert_allclose(parts.scaling.mean, whole.scaling.mean, rtol=1e-14)
+    np.testing.assert_allclose(parts.scaling.std, whole.scaling.std, rtol=1e-14)
+    np.testing.assert_array_equal(whole.scaling.std, series[:800].std(0))
+    torch.testing.assert_close(parts.train.inputs, whole.train.inputs)
+    torch.testing.assert_close(parts.test.targets, whole.test.targets)
 
 
 @pytest.mark.parametrize("channels", [None, 1, 3])
@@ -132,7 +223,10 @@ def test_csv_one_column_of_several(tmp_path):
     rows = ["date,TEMP,label", *(f"day {i},{i},x" for i in range(50))]
     path = write_csv(tmp_path, "\n".join(rows))
     assert load(path, column="TEMP", length=5).input_size == 1
-    with pytest.raises(DataError, match="no column 'temp'; it has date, TEMP, label"):
+    with pytest.raises(
+        DataError,
+        match="no column 'temp'; choose one of date, TEMP, label",
+    ):
         load(path, column="temp")
 
 
@@ -218,9 +312,9 @@ class Evil:
         ),
         (
             {"sequences": np.full((2, 4), np.nan), "labels": np.arange(2)},
-            r"the value at \[0, 0, 0\] is missing or not finite",
+            r"the value at \[0, 0, 0\] is missing, infinite or too large",
         ),
-        ({"sequences": np.zeros((4, 4)), "labels": np.zeros(4)}, "all labels are 0.0"),
+        ({"sequences": np.zeros((4, 4)), "labels": np.zeros(4)}, "all labels are 0; to classify"),
         ({"sequences": np.zeros((1, 4)), "labels": np.zeros(1)}, "1 sequences; .* at least 2"),
         (
             {"sequences": np.zeros((2, 4)), "labels": np.array([0.5, 1])},
@@ -232,7 +326,7 @@ class Evil:
         ),
         ({"series": np.zeros((2, 2, 2))}, r"a series must be \(T,\) or \(T, C\)"),
         ({"series": np.zeros(0)}, r"a series must be .* got the shape \(0,\)"),
-        ({"series": np.array([1.0, np.inf])}, "not finite"),
+        ({"series": np.array([1.0, np.inf])}, "missing, infinite or too large"),
         ({"series": np.array([Evil()])}, "without objects"),
     ],
 )
@@ -250,14 +344,29 @@ def test_bad_npz(tmp_path, capsys, arrays, message):
     [
         ("", "the file is empty"),
         ("label,1,2\na,1\n", "row 1 of the data has 2 cells, expected 3"),
-        ("label,1,1\na,1,2\n", "two columns have the same name"),
-        ("label,1,2\na,1,x\nb,1,2", "row 1, value 2 is 'x', not a number"),
-        ("label,1,2\na,,2\nb,1,2", "row 1, value 1 is missing"),
+        ("label,1,1\na,1,2\n", "two columns are called '1'"),
+        ("label,1,2\na,1,x\nb,1,2", "row 1, column '2' is 'x', not a finite number"),
+        ("label,1,2\na,,2\nb,1,2", "row 1, column '1' is empty"),
         ("label,1,2\na,,\nb,1,2", "a sequence without values"),
-        ("label,1,2\n", "a sequence without values"),
-        ("value\n1\n\n2\nNA\n", "value, value 3 is 'NA', not a number"),
-        ("value\n1\ninf\n2", "value, value 2 is 'inf', not a number"),
-        ("value\n", r"a series must be .* got the shape \(0, 1\)"),
+        ("label,1,2\n", "the table has no rows"),
+        ("value\n1\n2\nNA\n", "row 3, column 'value' is 'NA', not a finite number"),
+        ("value\n1\n\n2\n", "line 3 is empty; fill it in, or delete it"),
+        ("value\n1\ninf\n2", "row 2, column 'value' is 'inf', not a finite number"),
+        ("value\n", "the table has no values"),
+        ("value\n1\n1e39\n", "row 2, column 'value' is '1e39', too large for float32"),
+        ("value\n1\n1e999\n", "'1e999', too large for float32"),
+        ("value\n1\n1_000\n", "'1_000', not a finite number"),
+        ("value\n1\n\u0661\n", "not a finite number"),
+        ("value;b\n1;2\n", "separate columns with commas, not semicolons"),
+        ("nan\n1\n2\n", "the first row is neither names nor numbers"),
+        (",a\n0,1\n1,2\n", "column 1 has no name"),
+        ("Label,1\n0,1\n1,2\n", "has a column 'Label'; call it label, or give data.label=Label"),
+        ("label,1\na,1\n,2\n", "row 2 has no label"),
+        ("label,1\n0.5,1\n1,2\n", "labels must be whole numbers or names, got 0.5"),
+        ("label,1\n1,1\n1.0,2\n", "the labels 1 and 1.0 are the same number"),
+        ('value\n"1\n2\n', "line 3 is not CSV"),
+        ("value\n" + "1" * 200_000, "is not CSV"),
+        ("value\n1\x00\n", "not a finite number|is not CSV"),
     ],
 )
 def test_bad_csv(tmp_path, text, message):
@@ -270,10 +379,10 @@ def test_unreadable_files(tmp_path):
     with pytest.raises(DataError, match="no such file; check the path"):
         load(str(tmp_path / "nowhere.npz"))
     (tmp_path / "bad.npz").write_bytes(b"PK\x03\x04 cut")
-    with pytest.raises(DataError, match=r"cannot be read as .npz of plain arrays"):
+    with pytest.raises(DataError, match=r"not an .npz file of plain arrays"):
         load(str(tmp_path / "bad.npz"))
     (tmp_path / "bad.csv").write_bytes(b"value\n\xff\n")
-    with pytest.raises(DataError, match="cannot be read as CSV in UTF-8"):
+    with pytest.raises(DataError, match="byte 6 is not UTF-8"):
         load(str(tmp_path / "bad.csv"))
 
 

@@ -84,7 +84,7 @@ def test_rows_of_a_table(tmp_path):
 def test_texts(tmp_path):
     words = ("<pad>", "<unk>")
     saved = trained(tmp_path, "tag", words=words, classes=("a", "b"))
-    (tmp_path / "x.txt").write_text("so it is\n\nno\n")
+    (tmp_path / "x.txt").write_text("so it is\nno\n")
     answers = predict(saved, tmp_path / "x.txt")
     assert [len(answer["classes"]) for answer in answers] == [3, 1]
 
@@ -93,10 +93,10 @@ def test_texts(tmp_path):
     ("name", "content", "message"),
     [
         ("none.npz", None, "no such file"),
-        ("x.npz", b"nonsense", "cannot be read"),
-        ("x.csv", b"a,b\n1,x\n", "not a number"),
-        ("x.csv", b"a,b\n1,2\n", "has 1 numbers a step, the model reads 2"),
-        ("x.doc", b"", "expected .npz, .csv or .parquet"),
+        ("x.npz", b"nonsense", "not an .npz file"),
+        ("x.csv", b"a,b\n1,x\n", "not a finite number"),
+        ("x.csv", b"a,b\n1,2\n", "has 1 features per step, the model reads 2"),
+        ("x.doc", b"", "ends in .npz, .csv, .parquet"),
     ],
 )
 def test_bad_files_are_named(tmp_path, name, content, message):
@@ -117,7 +117,7 @@ def test_a_sequence_that_is_too_long(tmp_path):
 
 def test_runs_that_cannot_be_loaded(tmp_path):
     saved = trained(tmp_path)
-    assert saved.seq_len == 6
+    assert saved.data.seq_len == 6
     with pytest.raises(ValueError, match="there is no run record"):
         load_model("toy/lstm-seed0", tmp_path / "results")
     path = tmp_path / "checkpoints" / "results" / "toy" / "fru-seed0" / "last.safetensors"

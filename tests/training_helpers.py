@@ -51,7 +51,17 @@ def toy(task: str = "classify", n: int = 30, steps: int = 6) -> SequenceData:
         for chosen in (slice(cut), slice(cut, None))
     ]
     outputs = 2 if task in ("classify", "tag") else 1
-    return SequenceData("toy", task, *parts, 2, outputs, steps, vocab, {"toy": "0"})  # type: ignore[arg-type]
+    return SequenceData(
+        name="toy",
+        task=task,  # type: ignore[arg-type]
+        train=parts[0],
+        test=parts[1],
+        input_size=2,
+        output_size=outputs,
+        seq_len=steps,
+        vocab_size=vocab,
+        checksums={"toy": "0"},
+    )
 
 
 def toy_config(layer: str = "fru", **training: Any) -> RunConfig:

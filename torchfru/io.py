@@ -1,4 +1,4 @@
-"""Files that are written as a whole or not at all, and suggestions for a mistyped name."""
+"""Files checked before they are read and written as a whole, and text that is safe to print."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import difflib
 import errno
 import os
 import secrets
+import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -49,6 +50,42 @@ def replacing(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+def file_problem(path: Path) -> str | None:
+    """Why a path is not opened, with what to do; None for a regular file.
+
+    Opening a pipe or a device can block for ever, so only regular files are opened.
+
+    >>> file_problem(Path("."))
+    'this is a folder, not a file; give the path of a file'
+    """
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return "no such file; check the path"
+    except (OSError, ValueError) as error:  # ValueError: a path with a zero byte
+        return f"cannot be opened ({reason(error)}); check the path and its permissions"
+    if stat.S_ISREG(mode):
+        return None
+    if stat.S_ISDIR(mode):
+        return "this is a folder, not a file; give the path of a file"
+    return "this is a pipe or a device, not a regular file; copy its content to a file first"
+
+
+def reason(error: BaseException) -> str:
+    """The system's words for an error, without its number."""
+    words = getattr(error, "strerror", None) or str(error).partition("\n")[0]
+    return words or type(error).__name__
+
+
+def printable(text: object) -> str:
+    r"""A text on one line, with control characters shown instead of sent to the terminal.
+
+    >>> printable("a\x1b[31mb\n")
+    'a\\x1b[31mb\\n'
+    """
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))
 
 
 def remove_leftovers(path: Path) -> None:

@@ -4,14 +4,16 @@ from .beijing import temperature
 from .errors import DataError
 from .imdb import tokenize
 from .registry import DATASETS, DataSet, FileCheck, available, load, names, verify
-from .sequence import IGNORED, Scaling, SequenceData, Split, Task
+from .sequence import IGNORED, DataSpec, Reading, Scaling, SequenceData, Split, Task
 
 __all__ = [
     "DATASETS",
     "IGNORED",
     "DataError",
     "DataSet",
+    "DataSpec",
     "FileCheck",
+    "Reading",
     "Scaling",
     "SequenceData",
     "Split",

@@ -18,6 +18,7 @@ URL = "https://archive.ics.uci.edu/static/public/381/beijing+pm2+5+data.zip"
 START, HOURS = np.datetime64("2010-01-01T00"), 43_824
 COLUMNS = ("year", "month", "day", "hour", "TEMP")
 MISSING = ("", "NA", "NaN")
+HOTTEST = 100  # degrees Celsius; nothing on Earth is hotter, or colder than its negative
 WINDOW = {"hour": 168, "day": 30}  # default length: a week, a month
 
 
@@ -70,6 +71,8 @@ def read(path: Path) -> Array:
                 times.append(_time(path, table.line_num, row))
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: not a text file (byte {error.start}); {_AGAIN}") from error
+    except csv.Error as error:
+        raise DataError(f"{path}: line {table.line_num} is not CSV; {_AGAIN}") from error
     expected = START + np.arange(HOURS)
     if len(times) != HOURS:
         raise DataError(f"{path}: {len(times)} hours, expected {HOURS}; {_AGAIN}")
@@ -99,9 +102,14 @@ def _number(path: Path, line: int, text: str | None) -> float:
     if text is None or text.strip() in MISSING:
         return float("nan")
     try:
-        return float(text)
+        value = float(text)
     except ValueError:
-        raise DataError(f"{path}: line {line}: TEMP is {text!r}, not a number; {_AGAIN}") from None
+        value = float("nan")
+    if not abs(value) <= HOTTEST:  # or not a number
+        raise DataError(
+            f"{path}: line {line}: TEMP is {text!r}, not a temperature in degrees Celsius; {_AGAIN}"
+        )
+    return value
 
 
 def _time(path: Path, line: int, row: dict[str, str]) -> np.datetime64:

@@ -101,7 +101,7 @@ def read_reviews(archive: Path) -> Reviews:
                 pass
     except (tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise DataError(
-            f"{archive}: damaged or cut short ({error}); delete it and run torchfru data fetch imdb"
+            f"{archive}: damaged or cut short; delete it and run torchfru data fetch imdb"
         ) from error
     _check_counts(archive, reviews)
     return dict(sorted(reviews.items()))

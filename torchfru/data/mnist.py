@@ -180,8 +180,7 @@ def _unzip(path: Path, limit: int) -> bytes:
             return file.read(limit)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(
-            f"{path}: damaged or cut short ({error}); delete it and run "
-            "torchfru data fetch pixel-mnist"
+            f"{path}: damaged or cut short; delete it and run torchfru data fetch pixel-mnist"
         ) from error
 
 

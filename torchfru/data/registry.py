@@ -12,8 +12,8 @@ from typing import Any
 from . import beijing, imdb, memory, mnist, synthetic
 from .errors import DataError
 from .files import Source, find
-from .own import SUFFIXES, own
 from .sequence import SequenceData, Task
+from .user_file import SUFFIXES, user_file
 
 
 def _no_sources() -> tuple[Source, ...]:
@@ -108,8 +108,8 @@ def load(name: str, *, data_dir: Path | None = None, **options: Any) -> Sequence
         return entry.build(**options)
     path = Path(name).expanduser()
     if path.suffix in SUFFIXES:
-        _check_options(name, own, options)
-        return own(path, **options)
+        _check_options(name, user_file, options)
+        return user_file(path, **options)
     raise ValueError(
         f"no data set is called {name!r}{_nearest(name, DATASETS)}; choose one of "
         f"{', '.join(DATASETS)}, or a file that ends in {', '.join(SUFFIXES)}"

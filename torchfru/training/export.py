@@ -44,7 +44,7 @@ def _inputs(saved: SavedModel, steps: int) -> Tensor:
     if embedding is not None:
         size = (steps, CHECKED_BATCH)
         return torch.randint(0, embedding.num_embeddings, size, generator=make)
-    return torch.randn(steps, CHECKED_BATCH, saved.input_size, generator=make)
+    return torch.randn(steps, CHECKED_BATCH, saved.data.input_size, generator=make)
 
 
 def _convert(step: StepModel, saved: SavedModel) -> bytes:
@@ -72,10 +72,10 @@ def _convert(step: StepModel, saved: SavedModel) -> bytes:
 
 
 def _notes(saved: SavedModel) -> dict[str, str]:
-    notes: dict[str, Any] = {"task": saved.task, "seq_len": saved.seq_len}
-    notes |= {"classes": saved.classes} if saved.classes else {}
-    if saved.scaling is not None:
-        notes |= {"mean": saved.scaling.mean, "std": saved.scaling.std}
+    notes: dict[str, Any] = {"task": saved.data.task, "seq_len": saved.data.seq_len}
+    notes |= {"classes": saved.data.classes} if saved.data.classes else {}
+    if saved.data.scaling is not None:
+        notes |= {"mean": saved.data.scaling.mean, "std": saved.data.scaling.std}
     return {f"torchfru.{key}": json.dumps(value) for key, value in notes.items()}
 
 
@@ -85,7 +85,7 @@ def _compare(step: StepModel, saved: SavedModel, content: bytes) -> float:
     import onnxruntime
 
     session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
-    inputs = _inputs(saved, min(CHECKED_STEPS, saved.seq_len))  # (L, N, ...)
+    inputs = _inputs(saved, min(CHECKED_STEPS, saved.data.seq_len))  # (L, N, ...)
     expected = saved.model(inputs.transpose(0, 1))
     state = [value.numpy() for value in step.start(CHECKED_BATCH)]
     for x in inputs:

@@ -10,7 +10,7 @@ import torch
 from lightning.pytorch import LightningDataModule, LightningModule
 from torch import Tensor
 
-from ..data import SequenceData, Split
+from ..data import DataSpec, SequenceData, Split
 from ..experiments.config import RunConfig, TrainingConfig
 from ..nn import SequenceModel
 from ..results import finite
@@ -282,7 +282,7 @@ class RunData(LightningDataModule):
         )
 
 
-def build_model(config: RunConfig, data: SequenceData, seed: int) -> SequenceModel:
+def build_model(config: RunConfig, data: DataSpec, seed: int) -> SequenceModel:
     """The model for these data, its weights determined by the seed."""
     options = config.to_dict()["model"]
     with torch.random.fork_rng(devices=[]):

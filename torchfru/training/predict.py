@@ -1,4 +1,4 @@
-"""What a trained model says of the sequences in a file."""
+"""The outputs of a trained model for the sequences of a file."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..data import DataError, Split, tokenize
-from ..data.own import read_csv, read_parquet
+from ..data import DataError, DataSpec, Split, tokenize
+from ..data.user_file import read_sequences, read_series
+from ..io import file_problem
 from .objective import every_step
 from .saved import SavedModel
 
@@ -19,121 +20,105 @@ PADDING, UNKNOWN = 0, 1  # token ids
 
 
 def predict(saved: SavedModel, path: Path) -> list[dict[str, Any]]:
-    """An answer for each sequence of a file.
+    """The prediction for each sequence of a file.
 
     classify: ``class`` and ``probability``. regress and predict: ``value``, of the sequence or
     of the step after its last. tag: ``classes``, one for each step.
     """
     split = read_inputs(saved, path)
-    answers: list[dict[str, Any]] = []
+    predictions: list[dict[str, Any]] = []
     for first in range(0, len(split), BATCH):
         inputs = split.inputs[first : first + BATCH]
         lengths = None if split.lengths is None else split.lengths[first : first + BATCH]
         with torch.no_grad():
             output = saved.model(inputs, lengths)
         sizes = [inputs.shape[1]] * len(inputs) if lengths is None else lengths.tolist()
-        answers += [_answer(saved, y, n) for y, n in zip(output, sizes, strict=True)]
-    return answers
+        predictions += [_describe(saved.data, y, n) for y, n in zip(output, sizes, strict=True)]
+    return predictions
 
 
-def _answer(saved: SavedModel, output: Tensor, length: int) -> dict[str, Any]:
-    """Output (n_out,), or (L, n_out) for the tasks that answer at every step."""
-    if saved.task == "tag":
-        return {"classes": [_class(saved, k) for k in output[:length].argmax(-1).tolist()]}
-    if saved.task == "classify":
-        chances = output.softmax(-1)
+def _describe(spec: DataSpec, output: Tensor, length: int) -> dict[str, Any]:
+    """Output (n_out,), or (L, n_out) for the tasks with an output at every step."""
+    output = output[:length] if every_step(spec.task) else output
+    if spec.task == "tag":
+        _require_finite(output)
+        return {"classes": [_class(spec, k) for k in output.argmax(-1).tolist()]}
+    if spec.task == "classify":
+        chances = _require_finite(output.softmax(-1))
         best = int(chances.argmax())
-        return {"class": _class(saved, best), "probability": round(float(chances[best]), 6)}
-    value = output[length - 1] if every_step(saved.task) else output
-    if saved.scaling is not None:
-        value = value * torch.tensor(saved.scaling.std) + torch.tensor(saved.scaling.mean)
-    return {"value": value.tolist()}
+        return {"class": _class(spec, best), "probability": round(float(chances[best]), 6)}
+    value = output[-1] if every_step(spec.task) else output
+    if spec.scaling is not None:
+        value = value * torch.tensor(spec.scaling.std) + torch.tensor(spec.scaling.mean)
+    return {"value": _require_finite(value).tolist()}
 
 
-def _class(saved: SavedModel, index: int) -> str:
-    return saved.classes[index] if saved.classes else str(index)
+def _require_finite(output: Tensor) -> Tensor:
+    if not bool(output.isfinite().all()):
+        raise ValueError(
+            "the model's output is not finite: the run has diverged, or the values are far larger "
+            "than those it was trained on"
+        )
+    return output
+
+
+def _class(spec: DataSpec, index: int) -> str:
+    return spec.classes[index] if spec.classes else str(index)
 
 
 def read_inputs(saved: SavedModel, path: Path) -> Split:
-    """The sequences of a file, as the model reads them.
+    """The sequences of a file, read and scaled as the training data were.
 
     .npz: ``sequences`` (N, L) or (N, L, C), and ``lengths`` if they differ; or one ``series``.
-    .csv, .parquet: a row a sequence (a column ``label`` is passed over); for a model of one
-    series: a row a step. .txt, for a model of words: a line a text.
+    .csv, .parquet: a sequence per row (the column of labels is skipped), or for a model of one
+    series: a step per row. .txt, for a model of words: a text per line.
     """
-    if not path.is_file():
-        raise DataError(f"{path}: no such file; check the path")
+    spec = saved.data
     if saved.model.embedding is not None:
-        return _texts(saved, path)
-    if path.suffix == ".npz":
-        values, lengths = _arrays(path)
-    elif path.suffix in (".csv", ".parquet"):
-        values, lengths = _table(saved, path)
-    else:
-        raise DataError(f"{path}: expected .npz, .csv or .parquet")
-    return _checked(saved, path, values, lengths)
+        return _read_texts(spec, path)
+    if spec.scaling is None:
+        values, lengths = read_sequences(path, spec)[:2]
+        _check(spec, path, values.shape[2], int(lengths.max()))
+        ragged = bool((lengths < values.shape[1]).any())
+        return _split(values, lengths if ragged else None)
+    series = read_series(path, spec).values
+    _check(spec, path, series.shape[1], 0)
+    scaled = (series[-spec.seq_len :] - spec.scaling.mean) / spec.scaling.std
+    return _split(scaled[None], None)
 
 
-def _arrays(path: Path) -> tuple[np.ndarray, np.ndarray | None]:
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = dict(file)
-    except (ValueError, OSError, EOFError) as error:
-        raise DataError(f"{path}: cannot be read as .npz of plain arrays ({error})") from error
-    if "series" in arrays:
-        return arrays["series"].reshape(1, len(arrays["series"]), -1), None
-    if "sequences" not in arrays:
-        raise DataError(f"{path}: holds {', '.join(arrays)}; expected sequences, or series")
-    values = arrays["sequences"]
-    return values.reshape(*values.shape[:2], -1), arrays.get("lengths")
+def _split(values: np.ndarray, lengths: np.ndarray | None) -> Split:
+    inputs = torch.from_numpy(np.ascontiguousarray(values, np.float32))
+    return Split(inputs, inputs, None if lengths is None else torch.from_numpy(lengths))
 
 
-def _table(saved: SavedModel, path: Path) -> tuple[np.ndarray, np.ndarray | None]:
-    table = read_csv(path) if path.suffix == ".csv" else read_parquet(path)
-    columns = [cells for name, cells in table.items() if name != "label"]
-    rows = [[cell for cell in row if cell not in ("", None)] for row in zip(*columns, strict=True)]
-    try:
-        sequences = [np.array(row, dtype=np.float64) for row in rows]
-    except ValueError as error:
-        raise DataError(f"{path}: holds what is not a number ({error})") from None
-    if saved.scaling is not None:
-        return np.array(sequences)[None], None  # one series, a row a step
-    lengths = np.array([len(row) for row in sequences])
-    values = np.zeros((len(sequences), lengths.max(initial=1), 1))
-    for target, row in zip(values, sequences, strict=True):
-        target[: len(row), 0] = row
-    return values, lengths
-
-
-def _texts(saved: SavedModel, path: Path) -> Split:
-    lines = [tokenize(line) for line in path.read_text().splitlines() if line.strip()]
-    if path.suffix != ".txt" or not lines:
-        raise DataError(f"{path}: expected a .txt file with a text on each line")
-    index = {word: i for i, word in enumerate(saved.words)}
-    ids = torch.full((len(lines), saved.seq_len), PADDING)
-    for row, line in zip(ids, lines, strict=True):
-        known = [index.get(word, UNKNOWN) for word in line[: saved.seq_len]]
-        row[: len(known)] = torch.tensor(known, dtype=torch.int64)
-    lengths = torch.tensor([min(max(len(line), 1), saved.seq_len) for line in lines])
-    return Split(ids, ids, lengths)
-
-
-def _checked(
-    saved: SavedModel, path: Path, values: np.ndarray, lengths: np.ndarray | None
-) -> Split:
-    """The values as a part of a data set, once they fit the model."""
-    n, steps, width = values.shape
-    if width != saved.input_size:
-        raise DataError(f"{path}: has {width} numbers a step, the model reads {saved.input_size}")
-    if saved.scaling is not None:
-        values = (values[:, -saved.seq_len :] - saved.scaling.mean) / saved.scaling.std
-    longest = values.shape[1] if lengths is None else int(lengths.max(initial=0))
-    if n == 0 or steps == 0 or (lengths is not None and lengths.min() < 1):
-        raise DataError(f"{path}: holds no sequences, or an empty one")
-    if longest > saved.seq_len:
+def _check(spec: DataSpec, path: Path, channels: int, longest: int) -> None:
+    if channels != spec.input_size:
         raise DataError(
-            f"{path}: has a sequence of {longest} steps, the model reads at most {saved.seq_len}"
+            f"{path}: has {channels} features per step, the model reads {spec.input_size}"
         )
-    inputs = torch.from_numpy(values.astype(np.float32))[:, : saved.seq_len]
-    true = None if lengths is None else torch.from_numpy(lengths.astype(np.int64))
-    return Split(inputs, inputs, true)
+    if longest > spec.seq_len:
+        raise DataError(
+            f"{path}: has a sequence of {longest} steps, the model reads at most {spec.seq_len}"
+        )
+
+
+def _read_texts(spec: DataSpec, path: Path) -> Split:
+    problem = file_problem(path)
+    if problem is not None:
+        raise DataError(f"{path}: {problem}")
+    if path.suffix != ".txt":
+        raise DataError(f"{path}: expected a .txt file with a text on each line")
+    try:
+        lines = path.read_text(encoding="utf-8-sig").rstrip().split("\n")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: byte {error.start} is not UTF-8; save it in UTF-8") from None
+    texts = [tokenize(line)[: spec.seq_len] for line in lines]
+    for i, text in enumerate(texts):
+        if not text:
+            raise DataError(f"{path}: line {i + 1} has no words; give each line a text")
+    index = {word: i for i, word in enumerate(spec.words)}
+    ids = torch.full((len(texts), spec.seq_len), PADDING)
+    for row, text in zip(ids, texts, strict=True):
+        row[: len(text)] = torch.tensor([index.get(word, UNKNOWN) for word in text])
+    return Split(ids, ids, torch.tensor([len(text) for text in texts]))

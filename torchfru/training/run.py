@@ -8,7 +8,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -150,7 +150,7 @@ class Recorder:
     def __call__(self, module: RunModule) -> None:
         """After an epoch: the checkpoint first, since a record can be made out of it."""
         if self.trainer.is_global_zero:
-            module.checkpoint(describe_data(self.data)).save(self.run.checkpoint)
+            module.checkpoint(self.data.to_dict()).save(self.run.checkpoint)
             self._save(module)
 
     def _save(self, module: RunModule) -> None:
@@ -221,13 +221,6 @@ def put_aside(run: Run) -> None:
         if path.exists():
             run.folder.mkdir(parents=True, exist_ok=True)
             shutil.move(path, run.folder / name)
-
-
-def describe_data(data: SequenceData) -> dict[str, Any]:
-    """What a model must know of its data to be built again without them."""
-    names = ("name", "task", "input_size", "output_size", "seq_len", "vocab_size", "classes")
-    known = {name: getattr(data, name) for name in (*names, "words", "checksums")}
-    return {**known, "scaling": None if data.scaling is None else asdict(data.scaling)}
 
 
 def _trainer(

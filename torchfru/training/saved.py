@@ -1,12 +1,13 @@
-"""A trained model, brought back from its run."""
+"""A trained model, loaded from its run."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..data import Scaling, SequenceData, Split, Task
+from ..data import DataSpec
 from ..experiments.config import RunConfig
+from ..io import file_problem
 from ..nn import SequenceModel
 from ..results import RunResult, checkpoint_folder
 from .checkpoint import Checkpoint, restore_weights
@@ -16,16 +17,10 @@ from .run import CHECKPOINT
 
 @dataclass(frozen=True)
 class SavedModel:
-    """A model in evaluation mode, and what its answers mean."""
+    """A model in evaluation mode, and the description of the data that it was trained on."""
 
     model: SequenceModel
-    task: Task
-    input_size: int
-    output_size: int
-    seq_len: int
-    classes: tuple[str, ...] = ()
-    words: tuple[str, ...] = ()
-    scaling: Scaling | None = None
+    data: DataSpec
 
 
 def load_model(run: str, results: Path) -> SavedModel:
@@ -33,42 +28,35 @@ def load_model(run: str, results: Path) -> SavedModel:
     path = find_weights(run, results)
     checkpoint = Checkpoint.load(path)
     try:
-        config, known = RunConfig.from_dict(checkpoint.config), checkpoint.data
-        scaling = known["scaling"] and Scaling(*map(tuple, known["scaling"].values()))
-        model = build_model(config, _sizes(checkpoint), checkpoint.seed)
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path} does not describe a model: {error}") from None
+        config = RunConfig.from_dict(checkpoint.config)
+    except (KeyError, TypeError, AttributeError, ValueError):
+        raise ValueError(
+            f"{path}: its configuration does not describe a model; train it again"
+        ) from None
+    try:
+        spec = DataSpec.from_dict(checkpoint.data)
+        model = build_model(config, spec, checkpoint.seed)
+    except (TypeError, AttributeError, RuntimeError, ValueError) as error:
+        known = f": {error}" if isinstance(error, ValueError) else ""
+        raise ValueError(f"{path} does not describe a model{known}; train it again") from None
     restore_weights(model, checkpoint, path)
-    return SavedModel(
-        model.eval(),
-        known["task"],
-        known["input_size"],
-        known["output_size"],
-        known["seq_len"],
-        tuple(known["classes"]),
-        tuple(known["words"]),
-        scaling,
-    )
+    return SavedModel(model.eval(), spec)
 
 
 def find_weights(run: str, results: Path) -> Path:
-    """Where the checkpoint of a run is."""
+    """The path of the checkpoint of a run."""
     path = Path(run)
     if path.suffix == ".safetensors":
+        problem = file_problem(path)
+        if problem is not None:
+            raise ValueError(f"{path}: {problem}")
         return path
     if path.suffix != ".json":
         path = results / f"{run}.json"
     record = RunResult.load(path)
-    where = checkpoint_folder(path.parents[1], path.parent.name, record.model, record.seed)
-    if not (where / CHECKPOINT).exists():
-        raise ValueError(f"{path} has no checkpoint at {where / CHECKPOINT}; train it again")
-    return where / CHECKPOINT
-
-
-def _sizes(checkpoint: Checkpoint) -> SequenceData:
-    """As much of the data set as a model is built from."""
-    nothing = Split(*[next(iter(checkpoint.weights.values()))[:0]] * 2)
-    names = ("name", "task", "input_size", "output_size", "seq_len", "vocab_size")
-    return SequenceData(
-        train=nothing, test=nothing, **{name: checkpoint.data[name] for name in names}
+    folder = checkpoint_folder(
+        path.absolute().parents[1], path.absolute().parent.name, record.model, record.seed
     )
+    if not (folder / CHECKPOINT).is_file():
+        raise ValueError(f"{path} has no checkpoint at {folder / CHECKPOINT}; train it again")
+    return folder / CHECKPOINT

@@ -1,0 +1,248 @@
+"""A user's table, .csv or .parquet, read strictly and a block of rows at a time.
+
+A block keeps memory low: Python's objects for the cells of a row take ten times the row's size.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from itertools import chain, islice
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..io import printable
+from .arrays import Array
+from .errors import DataError
+
+BLOCK_CELLS = 200_000
+LARGEST = float(np.finfo(np.float32).max)
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+MISSING = ("", "na", "n/a", "nan", "null", "none")
+
+Row = Sequence[Any]
+
+
+class Table(NamedTuple):
+    """The columns of a table and its rows, in blocks.
+
+    ``header`` is False if the columns have no names: they are called 0, 1, 2 and so on. ``lists``
+    names the columns whose cells are lists.
+    """
+
+    names: tuple[str, ...]
+    header: bool
+    blocks: Iterator[list[Row]]
+    lists: frozenset[str] = frozenset()
+
+
+def open_table(path: Path) -> AbstractContextManager[Table]:
+    """Open a .csv or .parquet file."""
+    return _open_csv(path) if path.suffix == ".csv" else _open_parquet(path)
+
+
+@contextmanager
+def _open_csv(path: Path) -> Iterator[Table]:
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file, strict=True)
+            rows = _without_blank_end(path, reader)
+            first = next(rows, None)
+            if first is None:
+                raise DataError(f"{path}: the file is empty; give it a row per sequence or step")
+            names, header = _header(path, first)
+            rows = rows if header else chain([first], rows)
+            yield Table(names, header, _blocks(path, rows, len(names)))
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{path}: byte {error.start} is not UTF-8; save the file as CSV in UTF-8"
+        ) from error
+    except csv.Error as error:
+        raise DataError(
+            f"{path}: line {reader.line_num} is not CSV (a quote that is not closed, a zero byte "
+            "or a cell of more than 131,072 characters); correct it"
+        ) from error
+
+
+def _without_blank_end(path: Path, reader: Any) -> Iterator[list[str]]:
+    """The rows. A blank line before the last row would shift a series, so it is refused."""
+    blank = None
+    for row in reader:
+        if not row:
+            blank = blank or reader.line_num
+        elif blank is not None:
+            raise DataError(f"{path}: line {blank} is empty; fill it in, or delete it")
+        else:
+            yield row
+
+
+def _header(path: Path, first: list[str]) -> tuple[tuple[str, ...], bool]:
+    """The names of the columns; a first row of numbers alone is data."""
+    names = tuple(cell.strip() for cell in first)
+    if all(map(is_number, names)):
+        return tuple(str(i) for i in range(len(names))), False
+    if all(_is_like_number(name) for name in names):
+        raise DataError(
+            f"{path}: the first row is neither names nor numbers; fill in what is missing in it"
+        )
+    _check_names(path, names)
+    return names, True
+
+
+def _check_names(path: Path, names: tuple[str, ...]) -> None:
+    if "" in names:
+        raise DataError(f"{path}: column {names.index('') + 1} has no name; name or delete it")
+    for i, name in enumerate(names):
+        if name in names[:i]:
+            raise DataError(f"{path}: two columns are called {name!r}; give each its own name")
+
+
+def _blocks(path: Path, rows: Iterator[Row], width: int) -> Iterator[list[Row]]:
+    size, done = max(1, BLOCK_CELLS // width), 0
+    block: list[Row]
+    while block := list(islice(rows, size)):
+        for i, row in enumerate(block):
+            if len(row) != width:
+                raise DataError(
+                    f"{path}: row {done + i + 1} of the data has {len(row)} cells, expected "
+                    f"{width}; fill up shorter rows with empty cells"
+                )
+        done += len(block)
+        yield block
+
+
+@contextmanager
+def _open_parquet(path: Path) -> Iterator[Table]:
+    try:
+        from pyarrow import ArrowException
+        from pyarrow.parquet import ParquetFile
+    except ModuleNotFoundError:
+        with _open_parquet_polars(path) as table:
+            yield table
+        return
+    try:
+        with ParquetFile(path) as file:
+            names = tuple(file.schema_arrow.names)
+            _check_names(path, names)
+            size = max(1, BLOCK_CELLS // max(1, len(names)))
+            batches = (batch.to_pydict() for batch in file.iter_batches(size))
+            lists = {item.name for item in file.schema_arrow if "list" in str(item.type)}
+            yield Table(names, True, map(_rows, batches), frozenset(lists))
+    except (ArrowException, OSError, UnicodeDecodeError, OverflowError) as error:
+        raise DataError(_not_parquet(path)) from error
+
+
+@contextmanager
+def _open_parquet_polars(path: Path) -> Iterator[Table]:
+    try:
+        import polars
+    except ModuleNotFoundError:
+        raise DataError(
+            f"{path}: to read parquet needs pyarrow or polars: pip install 'torchfru[parquet]'"
+        ) from None
+    try:
+        frame = polars.read_parquet(path)
+        size = max(1, BLOCK_CELLS // max(1, frame.width))
+        slices = (part.to_dict(as_series=False) for part in frame.iter_slices(size))
+        lists = {name for name, kind in frame.schema.items() if kind.is_nested()}
+        yield Table(tuple(frame.columns), True, map(_rows, slices), frozenset(lists))
+    except (polars.exceptions.PolarsError, OSError) as error:
+        raise DataError(_not_parquet(path)) from error
+
+
+def _rows(columns: dict[str, list[Any]]) -> list[Row]:
+    return list(zip(*columns.values(), strict=True))
+
+
+def _not_parquet(path: Path) -> str:
+    return f"{path}: cannot be read as parquet, or it is damaged; write it again"
+
+
+def select(table: Table, columns: Sequence[str]) -> Iterator[list[Row]]:
+    """The cells of some columns, in the given order, block by block."""
+    if tuple(columns) == table.names:
+        return table.blocks
+    chosen = [table.names.index(name) for name in columns]
+    pick: Callable[[Row], Row] = (
+        itemgetter(*chosen) if len(chosen) > 1 else lambda row: (row[chosen[0]],)
+    )
+    return ([pick(row) for row in block] for block in table.blocks)
+
+
+def to_numbers(path: Path, columns: Sequence[str], done: int, rows: list[Row]) -> Array:
+    """A block of cells as float64, flat; the first cell that is no number is named.
+
+    ``done`` is the number of rows before this block. Rows may be shorter than ``columns``.
+    """
+    try:
+        values = np.fromiter(map(float, chain.from_iterable(rows)), np.float64)
+    except (TypeError, ValueError, OverflowError):
+        values = np.array([np.nan])
+    if not (np.abs(values) <= LARGEST).all() or _is_unusual(rows):
+        _refuse_first(path, columns, done, rows)
+    return values
+
+
+def _is_unusual(rows: list[Row]) -> bool:
+    """Whether a text has characters that float() takes for digits, and a number does not have."""
+    try:
+        text = "".join(chain.from_iterable(rows))
+    except TypeError:  # numbers already
+        return False
+    return "_" in text or not text.isascii()
+
+
+def _refuse_first(path: Path, columns: Sequence[str], done: int, rows: list[Row]) -> None:
+    for i, row in enumerate(rows):
+        for j, cell in enumerate(row):
+            if not is_number(cell):
+                name = repr(columns[j]) if j < len(columns) else str(j + 1)
+                raise DataError(f"{path}: row {done + i + 1}, column {name} {_problem(cell)}")
+
+
+def _problem(cell: Any) -> str:
+    if is_empty(cell):
+        return "is empty; fill it in, or choose the one column of a series with data.column"
+    text = printable(cell)
+    shown = repr(text if len(text) <= 40 else text[:40] + "...")
+    if isinstance(cell, str) and NUMBER.fullmatch(cell.strip()):
+        return f"is {shown}, too large for float32; scale the values"
+    for mark, name in ((";", "semicolons"), ("\t", "tabs")):
+        if isinstance(cell, str) and mark in cell:
+            return f"is {shown}, not a number; separate columns with commas, not {name}"
+    return f"is {shown}, not a finite number in float32; correct it, or leave the column out"
+
+
+def is_empty(cell: Any) -> bool:
+    """Whether a cell holds nothing: no text, null, or the NaN that stands for null."""
+    if isinstance(cell, str):
+        return not cell.strip()
+    return cell is None or (isinstance(cell, float) and math.isnan(cell))
+
+
+def is_number(cell: Any) -> bool:
+    """Whether a cell is a number that float32 can hold.
+
+    >>> [is_number(cell) for cell in ("1.5", "-2e3", "1_000", "nan", "1e39", True)]
+    [True, True, False, False, False, True]
+    """
+    try:
+        written = not isinstance(cell, str) or NUMBER.fullmatch(cell.strip()) is not None
+        return written and abs(float(cell)) <= LARGEST
+    except (TypeError, ValueError, OverflowError):
+        return False
+
+
+def _is_like_number(text: str) -> bool:
+    """Whether a text is a number, or what programs write where one is missing or infinite."""
+    try:
+        float(text)
+    except ValueError:
+        return text.lower() in MISSING
+    return True
