@@ -55,7 +55,11 @@ def test_a_later_version_may_add_fields(tmp_path):
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [("{", "is not a run record"), ("[]", "it has no config"), ('{"seed": 1}', "it has no config")],
+    [
+        ("{", "is not a run record"),
+        ("[]", "it holds no JSON object"),
+        ('{"seed": 1}', "it has no config"),
+    ],
 )
 def test_a_broken_record_is_named(tmp_path, content, message):
     path = tmp_path / "broken.json"

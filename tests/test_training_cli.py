@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -92,6 +93,43 @@ def test_the_whole_path(tmp_path):
     found = json.loads(run("predict", *place, "--input", str(tmp_path / "x.npz"), "--json"))
     assert len(found) == 3
     assert "sequence" in run("predict", *place, "--input", str(tmp_path / "x.npz"))
+
+
+BAD_RECORDS = {
+    "cut": "{",
+    "list": "[]",
+    "text": '{"experiment": "x", "model": "m", "seed": 0, "config": {}, "parameters": "many"}',
+    "epochs": '{"experiment": "x", "model": "m", "seed": 0, "config": {}, "parameters": 1, '
+    '"epochs": [{"test_mse": "low"}]}',
+    "infinite": '{"experiment": "x", "model": "m", "seed": 0, "config": {}, "parameters": 1, '
+    '"seconds": 1e999}',
+    "config": '{"experiment": "x", "model": "m", "seed": 0, "config": {"training": 3}, '
+    '"parameters": 1}',
+    "deep": "[" * 100_000,
+}
+STRANGE = (
+    '{"experiment": "[red]x[/red]\\u001b[2J", "model": "[/]", "seed": 0, "config": {}, '
+    '"parameters": 1}'
+)
+
+
+def test_bad_records_are_named_counted_and_skipped(tmp_path):
+    folder = tmp_path / "results" / "x"
+    folder.mkdir(parents=True)
+    for name, text in BAD_RECORDS.items():
+        (folder / f"{name}-seed0.json").write_text(text)
+    (folder / "folder-seed0.json").mkdir()
+    os.mkfifo(folder / "pipe-seed0.json")
+    (folder / "latin-seed0.json").write_bytes(b'{"experiment": "\xff"}')
+    (folder / "good-seed0.json").write_text(STRANGE)
+    for form in ((), ("--json",)):
+        done = CliRunner().invoke(cli.app, ["runs", "--results", str(tmp_path / "results"), *form])
+        assert done.exit_code == 0, done.exception
+        assert "\x1b" not in done.output
+        for name in (*BAD_RECORDS, "folder", "pipe", "latin"):
+            assert f"{name}-seed0.json" in done.stderr
+        assert "10 of 11 records were skipped." in done.stderr
+    assert "[red]x[/red]\\x1b[2J" in run("runs", "--results", str(tmp_path / "results"))
 
 
 @pytest.mark.usefixtures("_same_threads")

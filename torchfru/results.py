@@ -10,11 +10,13 @@ import math
 from collections.abc import Iterator
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from .io import write_atomically
+from .io import file_problem, reason, write_atomically
 
 Status = Literal["running", "finished"]
+LARGEST_RECORD = 1 << 28  # bytes
 
 
 @dataclass
@@ -53,7 +55,13 @@ class RunResult:
     @classmethod
     def load(cls, path: Path) -> RunResult:
         """Read a record, or say in one line what is wrong with the file."""
-        return cls(**_read(path, "run record", cls))
+        record = cls(**_read(path, "run record", cls))
+        if not all(isinstance(section, dict) for section in record.config.values()):
+            raise ValueError(f"{path} is not a run record: its config has no sections")
+        for epoch in record.epochs:
+            if not all(_fits(value, float | None) for value in epoch.values()):
+                raise ValueError(f"{path} is not a run record: an epoch holds what is no number")
+        return record
 
     @property
     def last(self) -> dict[str, Any]:
@@ -157,19 +165,71 @@ def _write(path: Path, content: dict[str, Any]) -> None:
 
 
 def _read(path: Path, what: str, kind: type) -> dict[str, Any]:
-    """The fields of ``kind`` that a file holds; a later version may have written more."""
-    try:
-        content = json.loads(path.read_text())
-    except FileNotFoundError:
-        raise ValueError(f"there is no {what} {path}") from None
-    except (ValueError, OSError) as error:
-        raise ValueError(f"{path} is not a {what}: {error}") from None
+    """The fields of ``kind`` that a file holds, of the right types.
+
+    Fields that ``kind`` does not have are left out: another version may have written them.
+    """
+    content = _read_json(path, what)
     known = {item.name: item for item in fields(kind)}
     required = {name for name, item in known.items() if _has_no_default(item)}
-    missing = required - set(content if isinstance(content, dict) else {})
+    missing = required - set(content)
     if missing:
         raise ValueError(f"{path} is not a {what}: it has no {', '.join(sorted(missing))}")
-    return {key: value for key, value in content.items() if key in known}
+    hints = get_type_hints(kind)
+    found = {key: value for key, value in content.items() if key in known}
+    for name, value in found.items():
+        if not _fits(value, hints[name]):
+            text = json.dumps(value)
+            shown = text if len(text) <= 40 else f"{text[:40]}..."
+            raise ValueError(f"{path} is not a {what}: its {name} cannot be {shown}")
+    return found
+
+
+def _read_json(path: Path, what: str) -> dict[str, Any]:
+    problem = file_problem(path)
+    if problem is not None:
+        raise ValueError(
+            f"there is no {what} {path}" if problem.startswith("no such") else f"{path}: {problem}"
+        )
+    try:
+        if path.stat().st_size > LARGEST_RECORD:
+            raise ValueError("too large")
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ValueError(
+            f"{path} cannot be read ({reason(error)}); check its permissions"
+        ) from None
+    except (ValueError, RecursionError):
+        raise ValueError(f"{path} is not a {what}: it is not JSON, or was cut off") from None
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} is not a {what}: it holds no JSON object")
+    return content
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value of a JSON file has the type of a field; numbers must be finite."""
+    kind, arguments = get_origin(hint) or hint, get_args(hint)
+    if kind is Any:
+        return _is_finite(value)
+    if kind is Literal:
+        return isinstance(value, str) and value in arguments
+    if kind in (Union, UnionType):
+        return any(_fits(value, argument) for argument in arguments)
+    if kind is list:
+        return isinstance(value, list) and all(_fits(item, arguments[0]) for item in value)
+    if kind is dict:
+        return isinstance(value, dict) and all(_fits(v, arguments[1]) for v in value.values())
+    if kind is float:
+        return isinstance(value, int | float) and not isinstance(value, bool) and _is_finite(value)
+    if kind is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, kind)
+
+
+def _is_finite(value: Any) -> bool:
+    if isinstance(value, dict | list):
+        return all(map(_is_finite, value.values() if isinstance(value, dict) else value))
+    return not isinstance(value, float) or math.isfinite(value)
 
 
 def _has_no_default(item: Field[Any]) -> bool:

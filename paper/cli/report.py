@@ -27,6 +27,8 @@ def report(
 
     Example: python -m paper report --results results --html out/report.html
     """
+    from torchfru.io import printable
+
     from ..report import BEGIN, read_library, write_report
 
     here = Path("README.md")
@@ -40,4 +42,6 @@ def report(
         typer.echo(f"Written: {path}")
     typer.echo(f"{len(library.runs)} runs read, {len(library.missing)} planned ones missing.")
     for problem in library.broken.values():
-        typer.echo(f"Not read: {problem}", err=True)
+        typer.echo(f"Not read: {printable(problem)}", err=True)
+    if library.broken:
+        typer.echo(f"{len(library.broken)} files were not read.", err=True)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from .common import UsageError
+from .common import UsageError, message_of
 from .data import app as data
 from .export import export
 from .predict import predict
@@ -57,9 +57,6 @@ def run(app: typer.Typer = app) -> None:
     except Exception as error:
         if "--debug" in sys.argv:
             raise
-        message = " ".join(str(error).split()) or type(error).__name__
-        if isinstance(error, ModuleNotFoundError):
-            message += "; pip install 'torchfru[cli,train,export]' brings what commands need"
         Console(stderr=True, soft_wrap=True).print("[bold red]Error:[/] ", end="")
-        print(message, file=sys.stderr)
+        print(message_of(error), file=sys.stderr)
         sys.exit(2 if isinstance(error, UsageError) else 1)

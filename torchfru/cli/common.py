@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 
 class UsageError(ValueError):
@@ -33,3 +36,31 @@ def use_threads(threads: int | None) -> None:
         import torch
 
         torch.set_num_threads(threads)
+
+
+def shown(value: object) -> Text:
+    """A text from a file for Rich: neither markup nor control characters are interpreted."""
+    from rich.text import Text
+
+    from ..io import printable
+
+    return Text(printable(value))
+
+
+def message_of(error: Exception) -> str:
+    """An error on one line: what was wrong, and what to do."""
+    from ..io import printable
+
+    message = " ".join(str(error).split())
+    if isinstance(error, OSError) and error.strerror:
+        message = f"{error.filename or 'a file'}: {error.strerror}; check the path, the permissions"
+        message += " and the free space"
+    elif isinstance(error, ModuleNotFoundError):
+        message += "; pip install 'torchfru[cli,train,export]' brings what commands need"
+    elif isinstance(error, MemoryError):
+        message = "the memory is used up; choose a smaller batch, model or file"
+    elif not isinstance(error, ValueError | RuntimeError | OSError):
+        message = (
+            f"{type(error).__name__}: {message}; this is a fault of torchfru: --debug shows it"
+        )
+    return printable(message or type(error).__name__)

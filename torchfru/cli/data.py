@@ -10,6 +10,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from .common import shown
+
 if TYPE_CHECKING:
     from ..data import DataSet, FileCheck, SequenceData
 
@@ -66,7 +68,7 @@ def fetch(
         return
     table = Table("name", "task", "train", "test", "steps", "inputs", "outputs")
     for row in loaded:
-        table.add_row(*(f"{v:,}" if isinstance(v, int) else v for v in list(row.values())[:7]))
+        table.add_row(*(f"{v:,}" if isinstance(v, int) else shown(v) for v in [*row.values()][:7]))
     Console().print(table)
 
 
@@ -94,11 +96,11 @@ def verify(
     else:
         table = Table("file", "state", "SHA-256 of the content", "where")
         for row in rows:
-            table.add_row(row["file"], row["state"], row["sha256"] or "", row["path"] or "")
+            table.add_row(row["file"], row["state"], row["sha256"] or "", shown(row["path"] or ""))
         Console().print(table)
         for row in rows:
             if row["problem"]:
-                typer.echo(row["problem"], err=True)
+                typer.echo(shown(row["problem"]).plain, err=True)
     wrong = ("damaged", "not here") if names else ("damaged",)
     if any(row["state"] in wrong for row in rows):
         raise typer.Exit(1)

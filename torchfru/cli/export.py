@@ -19,8 +19,9 @@ def export(
 
     Example: torchfru export pixel-mnist/fru-seed0 --onnx fru.onnx
     """
+    from ..io import printable
     from ..training.export import export_onnx
     from ..training.saved import load_model
 
     difference = export_onnx(load_model(run, results), onnx)
-    typer.echo(f"{onnx}: onnxruntime and torch agree (difference {difference:.1e})")
+    typer.echo(f"{printable(onnx)}: onnxruntime and torch agree (difference {difference:.1e})")

@@ -10,6 +10,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from .common import shown
+
 Run = Annotated[
     str, typer.Argument(help="Its record (.json), or its name, as in pixel-mnist/fru-seed0.")
 ]
@@ -30,11 +32,11 @@ def predict(
 
     answers = answer(load_model(run, results), input)
     if as_json:
-        typer.echo(json.dumps(answers))
+        typer.echo(json.dumps(answers, allow_nan=False))
         return
     table = Table("sequence", *answers[0])
     for number, row in enumerate(answers):
-        table.add_row(str(number), *(_text(value) for value in row.values()))
+        table.add_row(str(number), *(shown(_text(value)) for value in row.values()))
     Console().print(table)
 
 

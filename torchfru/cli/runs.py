@@ -11,7 +11,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from .common import measure_on_test
+from .common import UsageError, measure_on_test, shown
 
 
 def runs(
@@ -22,19 +22,25 @@ def runs(
 
     Example: torchfru runs --results results
     """
+    from ..io import printable
     from ..results import iter_records
 
+    if results.exists() and not results.is_dir():
+        raise UsageError(f"--results: {results} is not a folder")
     found = [_read(path) for path in iter_records(results)]
     rows = [row for row in found if isinstance(row, dict)]
     if as_json:
-        typer.echo(json.dumps(rows, indent=1))
+        typer.echo(json.dumps(rows, indent=1, allow_nan=False))
     else:
         console = Console()
         if not console.is_terminal:
             console.width = 120  # a file has room
-        console.print(_table(rows) if rows else f"No runs in {results}.")
-    for broken in (row for row in found if isinstance(row, str)):
-        typer.echo(f"Skipped: {broken}", err=True)
+        console.print(_table(rows) if rows else shown(f"No runs in {results}."), soft_wrap=not rows)
+    skipped = [row for row in found if isinstance(row, str)]
+    for problem in skipped:
+        typer.echo(f"Skipped: {printable(problem)}", err=True)
+    if skipped:
+        typer.echo(f"{len(skipped)} of {len(found)} records were skipped.", err=True)
 
 
 def _read(path: Path) -> dict[str, Any] | str:
@@ -70,11 +76,11 @@ def _table(rows: list[dict[str, Any]]) -> Table:
         column.justify = "right"
     for row in rows:
         table.add_row(
-            row["experiment"],
-            row["model"],
+            shown(row["experiment"]),
+            shown(row["model"]),
             str(row["seed"]),
             row["status"],
-            f"{row['epochs']}/{row['of']}",
+            shown(f"{row['epochs']}/{row['of']}"),
             f"{row['parameters']:,}",
             measure_on_test(row),
             f"{row['seconds']:.0f} s",

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from .common import usage_errors, use_threads
+from .common import shown, usage_errors, use_threads
 from .train import DataDir, Experiment, Model, Results, Set, Threads
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def sweep(
         return
     console.print(_table(points))
     if points and points[0].score is not None:
-        console.print(_train_with(points[0], experiment, model), soft_wrap=True)
+        console.print(shown(_train_with(points[0], experiment, model)), soft_wrap=True)
 
 
 def _configuration(experiment: str, model: str, epochs: int, settings: list[str]) -> RunConfig:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
-from .common import usage_errors, use_threads
+from .common import shown, usage_errors, use_threads
 
 if TYPE_CHECKING:
     from ..results import RunResult
@@ -53,6 +54,7 @@ def train(
     with usage_errors():
         config = override(find_run(experiment, model), given)
 
+    from ..io import printable
     from ..training import Run, run_experiment
     from ..training.progress import ProgressBar
 
@@ -66,11 +68,11 @@ def train(
         devices=devices,
         nodes=nodes,
         accelerator=accelerator,
-        callbacks=[ProgressBar(f"{run.experiment} {model}", console)],
+        callbacks=[ProgressBar(escape(printable(f"{run.experiment} {model}")), console)],
     )
     if record is not None:
         show(record, console)
-        console.print(f"Record: {run.record}", soft_wrap=True, highlight=False)
+        console.print(shown(f"Record: {run.record}"), soft_wrap=True)
 
 
 def show(record: RunResult, console: Console) -> None:
@@ -81,9 +83,10 @@ def show(record: RunResult, console: Console) -> None:
     training = RunConfig.from_dict(record.config).training
     ending = "diverged in" if record.diverged else "ended with"
     console.print(
-        f"{record.experiment}, {record.model}, seed {record.seed}: {record.parameters:,} "
-        f"parameters; {ending} {describe_epoch(record.last)}; {record.seconds:.1f} s in all",
-        highlight=False,
+        shown(
+            f"{record.experiment}, {record.model}, seed {record.seed}: {record.parameters:,} "
+            f"parameters; {ending} {describe_epoch(record.last)}; {record.seconds:.1f} s in all"
+        )
     )
     if training.max_minutes and not record.diverged and len(record.epochs) < training.epochs:
         console.print(
