@@ -1,0 +1,1 @@
+"""The backend ``triton``: everything that needs Triton, imported where it runs."""
