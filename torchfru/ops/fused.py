@@ -16,19 +16,14 @@ from torch import Tensor
 
 from . import collapsed
 from .arrays import large_empty, product
+from .autograd import define
 from .collapsed import ScanInputs
 from .memory import Memory
-from .weights import Weights, transforms_active
+from .weights import Weights
 
 if TYPE_CHECKING:
     from .batch_loop import BatchLoop
     from .small_loop import SmallLoop
-
-_INPUTS = (
-    "Tensor x, Tensor z, Tensor rows, Tensor weight_ug, Tensor weight_gh, Tensor weight_xh, "
-    "Tensor? bias_h, Tensor? weight_uy, Tensor? y, Tensor? lengths, str nonlinearity"
-)
-_TENSORS = 9  # of them, that may have gradients
 
 
 def scan(
@@ -89,24 +84,9 @@ def _start(u: Tensor | None, weight: Tensor, bias: Tensor | None, samples: int) 
 
 
 # The operators -----------------------------------------------------------------------------
-#
-# Defined piece by piece: torch.library.custom_op, which does it in one go, imports torch's compiler
-# at the first call, and that takes longer than all else that a first call does. torch keeps
-# compiled programs on disk by the names of their operators: an operator whose schema changes needs
-# a new name.
 
 STEPS, STEPS_BACKWARD = "torchfru::fru_steps", "torchfru::fru_steps_backward"
-torch.library.define(
-    STEPS,
-    f"({_INPUTS}) -> (Tensor y, Tensor change, Tensor h, Tensor kept, Tensor a)",
-    tags=torch.Tag.pt2_compliant_tag,
-)
-torch.library.define(
-    STEPS_BACKWARD,
-    f"(Tensor? d_y, Tensor? d_change, {_INPUTS}, Tensor h, Tensor kept, Tensor a, "
-    "bool needs_x, bool needs_rows) -> Tensor[]",
-    tags=torch.Tag.pt2_compliant_tag,
-)
+define(STEPS, STEPS_BACKWARD, saved="Tensor h, Tensor kept, Tensor a")
 
 
 class Problem(ScanInputs):
@@ -187,71 +167,4 @@ def _fru_steps_backward(d_y: Tensor | None, d_change: Tensor | None, *rest: Any)
     return [grad.contiguous() for grad in walk.gradients()]
 
 
-def _shapes_backward(d_y: Tensor | None, d_change: Tensor | None, *rest: Any) -> list[Tensor]:
-    needs_x, needs_rows = rest[-2:]
-    wanted = [needs_x, True, needs_rows] + [True] * (_TENSORS - 3)
-    shapes = [
-        tensor.shape if tensor is not None and needed else 0
-        for tensor, needed in zip(rest[:_TENSORS], wanted, strict=True)
-    ]
-    return [rest[0].new_empty(shape) for shape in shapes]
-
-
-def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    *tensors, ctx.nonlinearity = inputs
-    ctx.save_for_backward(*tensors, *output[2:])
-    ctx.mark_non_differentiable(*output[2:])
-    ctx.set_materialize_grads(False)  # h is by far the largest output, and gets no gradient
-
-
-def _backward(
-    ctx: Any, d_y: Tensor | None, d_change: Tensor | None, *_: Any
-) -> tuple[Tensor | None, ...]:
-    *tensors, h, kept, a = ctx.saved_tensors
-    needed = list(ctx.needs_input_grad[:_TENSORS])
-    d_y = None if tensors[_TENSORS - 1] is None else d_y  # then there is no y
-    if d_y is None:  # weight_uy and the first y take no part, and get None as autograd has it
-        needed[_TENSORS - 2 :] = False, False
-    if d_y is None and d_change is None:
-        return (None,) * (_TENSORS + 2)
-    if torch.is_grad_enabled() or transforms_active(d_y, d_change):
-        gradients = _backward_by_autograd(tensors, ctx.nonlinearity, needed, d_y, d_change)
-        return (*gradients, None, None)
-    grads = torch.ops.torchfru.fru_steps_backward(
-        d_y, d_change, *tensors, ctx.nonlinearity, h, kept, a, needed[0], needed[2]
-    )
-    found = (grad if wanted else None for grad, wanted in zip(grads, needed, strict=True))
-    return (*found, None, None)
-
-
-def _backward_by_autograd(
-    tensors: list[Any], nonlinearity: str, needed: list[bool], *d_outputs: Tensor | None
-) -> list[Tensor | None]:
-    """The gradients of the tensors as functions of all of them, from the collapsed form.
-
-    The backward operator has no derivatives of its own, and no rule for vmap.
-    """
-    graph = torch.is_grad_enabled()
-    with torch.enable_grad():
-        # As new tensors: z may have been computed from weight_ug, and the gradient of weight_ug
-        # here must not contain that of z.
-        own = [
-            (t.view_as(t) if graph else t.detach().requires_grad_()) if is_needed else t
-            for t, is_needed in zip(tensors, needed, strict=False)
-        ]
-        outputs = collapsed.run(ScanInputs._make([*own, tensors[-1], nonlinearity]))
-    reached = [(out, d) for out, d in zip(outputs, d_outputs, strict=True) if d is not None]
-    found = torch.autograd.grad(
-        [out for out, _ in reached if out is not None],
-        [t for t, is_needed in zip(own, needed, strict=True) if is_needed],
-        [d for _, d in reached],
-        create_graph=graph,
-        materialize_grads=True,
-    )
-    rest = iter(found)
-    return [next(rest) if is_needed else None for is_needed in needed]
-
-
 torch.library.register_fake(STEPS, _shapes)
-torch.library.register_fake(STEPS_BACKWARD, _shapes_backward)
-torch.library.register_autograd(STEPS, _backward, setup_context=_save)

@@ -7,7 +7,8 @@ before the loop.
 
 Tensors are float32 and contiguous. n_g is padded with zeros to GATE, a power of two; N and n_h are
 not padded, and masked instead. The products are exact float32 ("ieee"): TF32, Triton's default,
-keeps 10 bits. Offsets are int64 where a chunk may have 2**31 entries. Nothing is summed across programs, so that a result has the same bits in every run.
+keeps 10 bits. Offsets are int64 where a chunk may have 2**31 entries. Nothing is summed across
+programs, so that a result has the same bits in every run.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ class Loop:
 
         Not torch.cumsum: on a GPU it does not promise the same bits in every run.
         """
-        assert terms.is_contiguous() and carry.is_contiguous(), "kernels know no strides"
+        assert all(tensor.is_contiguous() for tensor in (terms, carry)), "kernels know no strides"
         columns = carry.numel()
         with torch.cuda.device_of(terms):
             kernels.running_sum[(-(-columns // COLUMNS),)](

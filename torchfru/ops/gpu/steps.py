@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..collapsed import block_sizes
+from ..collapsed import ScanInputs, block_sizes
 from ..weights import NONLINEARITIES
 
 if TYPE_CHECKING:
@@ -53,20 +53,8 @@ class Frequencies(NamedTuple):
         return s.unflatten(2, self[1:])
 
 
-class Inputs(NamedTuple):
-    """The operator's inputs. z and y are those before the first step; no y, no outputs."""
-
-    x: Tensor  # (L, N, n_in)
-    z: Tensor  # (N, n_g)
-    rows: Tensor  # (L, K)
-    weight_ug: Tensor
-    weight_gh: Tensor
-    weight_xh: Tensor
-    bias_h: Tensor | None
-    weight_uy: Tensor | None
-    y: Tensor | None  # (N, n_y)
-    lengths: Tensor | None
-    nonlinearity: str
+class GPUInputs(ScanInputs):
+    """The inputs of the operator, and how it computes with them."""
 
     def loop(self) -> Loop:
         from .loop import Loop
@@ -94,7 +82,7 @@ class Inputs(NamedTuple):
         return self.x.new_empty(*self.x.shape[:2], self.weight_gh.shape[0])  # (L, N, n_h)
 
 
-def forward(given: Inputs) -> tuple[Tensor, ...]:
+def forward(given: GPUInputs) -> tuple[Tensor, ...]:
     """y, sum_t C(t) h(t), h, and z before each chunk."""
     loop, frequencies = given.loop(), given.frequencies()
     w1, z = given.padded_weight_ug(loop.gate), loop.pad(given.z)
@@ -118,14 +106,24 @@ def forward(given: Inputs) -> tuple[Tensor, ...]:
 class Backward:
     """The gradients of all inputs, summed up while the chunks are taken from last to first."""
 
-    def __init__(self, given: Inputs, d_y: Tensor | None, d_change: Tensor | None) -> None:
+    def __init__(
+        self,
+        given: GPUInputs,
+        d_y: Tensor | None,
+        d_change: Tensor | None,
+        *,
+        needs_x: bool,
+        needs_rows: bool,
+    ) -> None:
         self.given, self.d_y = given, d_y
+        self.needs_x, self.needs_rows = needs_x, needs_rows
         self.loop, self.frequencies = given.loop(), given.frequencies()
         self.w1 = given.padded_weight_ug(self.loop.gate)
         n_u = given.weight_ug.shape[1]
         self.d_change = given.z.new_zeros(len(given.z), n_u) if d_change is None else d_change
         self.d_z = self.w1.new_zeros(len(given.z), self.loop.gate)
-        self.d_x, self.d_rows = torch.empty_like(given.x), torch.empty_like(given.rows)
+        self.d_x = given.x.new_empty(given.x.shape if needs_x else 0)
+        self.d_rows = given.rows.new_zeros(given.rows.shape if needs_rows else 0)
         self.d_w1, self.d_w2 = torch.zeros_like(self.w1), torch.zeros_like(self.loop.w2)
         self.d_u_in, self.d_b2 = torch.zeros_like(given.weight_xh), self.w1.new_zeros(self.loop.n_h)
         if d_y is not None and given.weight_uy is not None:
@@ -133,29 +131,36 @@ class Backward:
             self.d_y_now = d_y.new_zeros(d_y.shape[1:])
 
     def run(self, h: Tensor, z_chunks: Tensor) -> list[Tensor]:
-        """The gradients in the order of the inputs; (0,) where there is none."""
+        """The gradients in the order of the inputs; (0,) where there is none, or not needed."""
         for number, part, stop in reversed(list(self.given.chunks())):
             d_h = self._from_outside(part, h[part])
             self._through_loop(part, h[part], z_chunks[number], stop, d_h)
             self._to_input(part, d_h)
-        n_g, none = self.loop.n_g, self.d_z.new_empty
-        d_outputs = [none(0), none(0)] if self.d_y is None else [self.d_weight_uy, self.d_y_now]
-        d_loop = [self.d_w1[:n_g].clone(), self.d_w2[:, :n_g].clone(), self.d_u_in]
-        d_loop.append(none(0) if self.given.bias_h is None else self.d_b2)
-        return [self.d_x, self.d_z[:, :n_g].clone(), self.d_rows, *d_loop, *d_outputs]
+        n_g, given = self.loop.n_g, self.given
+        d_w1, d_w2, d_z = self.d_w1[:n_g], self.d_w2[:, :n_g], self.d_z[:, :n_g]
+        d_b2 = self.d_b2 if given.bias_h is not None else self.d_b2.new_empty(0)
+        if self.d_y is None:
+            d_outputs = [self._zeros(given.weight_uy), self._zeros(given.y)]
+        else:
+            d_outputs = [self.d_weight_uy, self.d_y_now]
+        found = [self.d_x, d_z, self.d_rows, d_w1, d_w2, self.d_u_in, d_b2, *d_outputs]
+        return [gradient.contiguous() for gradient in found]
+
+    def _zeros(self, like: Tensor | None) -> Tensor:
+        return self.d_z.new_empty(0) if like is None else torch.zeros_like(like)
 
     def _from_outside(self, part: slice, h: Tensor) -> Tensor:
         """The gradient that reaches h (l, N, n_h) from outside the loop, through u and y."""
         rows, frequencies = self.given.rows[part], self.frequencies
         d_h = frequencies.mix(rows, self.d_change)
-        self.d_rows[part] = frequencies.to_rows(self.d_change, h)
+        self._add_rows(part, self.d_change, h)
         if self.d_y is not None and self.given.weight_uy is not None:
             d_y = self.d_y[part].clone(memory_format=torch.contiguous_format)
             self.loop.running_sum(d_y, self.d_y_now, backwards=True)
             d_h.baddbmm_(d_y, frequencies.mix(rows, self.given.weight_uy))
             d_e = d_y.transpose(1, 2) @ h  # (l, n_y, n_h)
             self.d_weight_uy += frequencies.to_weight(rows, d_e)
-            self.d_rows[part] += frequencies.to_rows(self.given.weight_uy, d_e)
+            self._add_rows(part, self.given.weight_uy, d_e)
         return d_h
 
     def _through_loop(
@@ -172,10 +177,15 @@ class Backward:
         self.d_w2 += d_h.flatten(0, 1).t() @ gates.flatten(0, 1)  # (n_h, GATE)
         d_a = d_z_steps.transpose(1, 2) @ h  # (l, GATE, n_h)
         self.d_w1 += frequencies.to_weight(rows, d_a)
-        self.d_rows[part] += frequencies.to_rows(self.w1, d_a)
+        self._add_rows(part, self.w1, d_a)
+
+    def _add_rows(self, part: slice, weight: Tensor, d_mixed: Tensor) -> None:
+        if self.needs_rows:
+            self.d_rows[part] += self.frequencies.to_rows(weight, d_mixed)
 
     def _to_input(self, part: slice, d_from_x: Tensor) -> None:
-        self.d_x[part] = d_from_x @ self.given.weight_xh
+        if self.needs_x:
+            self.d_x[part] = d_from_x @ self.given.weight_xh
         d_from_x = d_from_x.flatten(0, 1)  # (l N, n_h)
         self.d_u_in += d_from_x.t() @ self.given.x[part].flatten(0, 1)
         self.d_b2 += d_from_x.sum(0)
