@@ -7,7 +7,6 @@ takes its turn before any takes its next. Peak memory is measured in a process o
 from __future__ import annotations
 
 import json
-import os
 import platform
 import statistics
 import subprocess
@@ -23,6 +22,7 @@ from torch import Tensor, nn
 
 from torchfru.nn import FRU, SRU
 from torchfru.ops import available_backends, use_backend
+from torchfru.training.environment import hardware
 
 HIDDEN = 200  # of the layers that FRU is compared with
 
@@ -51,14 +51,14 @@ PRESETS = {
     "mix-poly": Shape(176, 32, 1, num_freqs=120, freq_dim=5, every_step=True),
 }
 
-# What the sweeps change, and the values that it takes.
-SWEEPS: dict[str, tuple[int, ...]] = {
+# The sizes of a problem that are varied one at a time, and their values.
+SIZES: dict[str, tuple[int, ...]] = {
     "steps": (100, 1_000, 10_000, 100_000),
     "batch": (1, 8, 64, 512),
     "num_freqs": (10, 30, 100, 300),
     "freq_dim": (5, 10, 20, 40),
 }
-SWEEP_BATCH = 16  # of the sweep over steps: 100,000 steps must fit the machine
+LONG_BATCH = 16  # while steps are varied: 100,000 steps must fit the machine
 SMALL_BATCHES = (1, 8)  # at which FRU is set against nn.LSTM as well
 PATIENCE = 0.3  # seconds that a quick layer is called again and again for, in each turn
 
@@ -96,24 +96,51 @@ class Timing:
     def median(self) -> float:
         return statistics.median(self.seconds)
 
-    @property
-    def spread(self) -> float:
-        """Half the range between the quartiles, relative to the median."""
-        if len(self.seconds) < 2:
-            return 0.0
-        low, _, high = statistics.quantiles(self.seconds, n=4, method="inclusive")
-        return (high - low) / 2 / self.median
-
 
 @dataclass
 class Result:
-    """What was measured of one layer."""
+    """The times and the memory of one layer."""
 
     name: str
     parameters: int
     forward: Timing = field(default_factory=Timing)
     training: Timing = field(default_factory=Timing)  # forward and backward
     peak_bytes: int | None = None
+
+    def record(self) -> dict[str, Any]:
+        medians = {"forward_median": self.forward.median, "training_median": self.training.median}
+        return asdict(self) | medians
+
+
+def run_benchmark(
+    shape: Shape,
+    rounds: int,
+    names: list[str],
+    *,
+    memory: bool,
+    sweeps: bool,
+    tick: Callable[[str], None],
+) -> dict[str, Any]:
+    """All that is measured of a problem, as JSON holds it."""
+    results = time_layers(shape, rounds, names, tick)
+    for result in results if memory else ():
+        result.peak_bytes = peak_memory(shape, result.name)
+    rate = kernel_rate(shape, rounds)
+    return {
+        "shape": asdict(shape),
+        "rounds": rounds,
+        "environment": environment(),
+        "layers": [result.record() for result in results],
+        "kernel": None if rate is None else asdict(rate) | {"ratio": rate.ratio},
+        "sweeps": {size: growth(shape, size, rounds, tick) for size in SIZES} if sweeps else {},
+        "small_batches": small_batches(shape, rounds, tick) if sweeps else {},
+    }
+
+
+def count_turns(rounds: int, names: list[str], sweeps: bool) -> int:
+    """How often ``tick`` is called by :func:`run_benchmark`."""
+    grown = sum(map(len, SIZES.values())) + 2 * len(SMALL_BATCHES)
+    return rounds * (len(names) + (grown if sweeps else 0))
 
 
 def run_forward(name: str, layer: nn.Module, x: Tensor) -> Tensor:
@@ -137,7 +164,7 @@ def gradient_for(shape: Shape, steps: int | None = None) -> Tensor:
     return torch.randn((steps or shape.steps, *last) if shape.every_step else last)
 
 
-def measure(
+def time_layers(
     shape: Shape,
     rounds: int,
     names: Iterable[str] | None = None,
@@ -189,7 +216,7 @@ def peak_memory(shape: Shape, name: str) -> int | None:
     command = [sys.executable, "-m", "benchmarks.measure", name, json.dumps(asdict(shape))]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     if run.returncode != 0:
-        raise RuntimeError(f"bench: measuring the memory of {name} failed: {run.stderr.strip()}")
+        raise RuntimeError(f"measuring the memory of {name} failed: {run.stderr.strip()}")
     return int(run.stdout)
 
 
@@ -253,20 +280,20 @@ def kernel_rate(shape: Shape, rounds: int) -> Rate | None:
     return Rate(work / kernel.median, 2 * size**3 / product.median)
 
 
-# Sweeps ------------------------------------------------------------------------------------
+# Growth ------------------------------------------------------------------------------------
 
 
-def sweep(
-    shape: Shape, what: str, rounds: int, tick: Callable[[str], None] = print
+def growth(
+    shape: Shape, size: str, rounds: int, tick: Callable[[str], None] = print
 ) -> dict[int, float]:
     """Seconds of a training step of FRU, by the best backend, as one size of the problem grows."""
-    if what == "steps":
-        shape = replace(shape, batch=SWEEP_BATCH)
+    if size == "steps":
+        shape = replace(shape, batch=LONG_BATCH)
     best = f"FRU {available_backends()[-1]}"
     times = {}
-    for value in SWEEPS[what]:
-        changed = replace(shape, **{what: value})  # type: ignore[arg-type]
-        times[value] = measure(changed, rounds, [best], tick)[0].training.median
+    for value in SIZES[size]:
+        changed = replace(shape, **{size: value})  # type: ignore[arg-type]
+        times[value] = time_layers(changed, rounds, [best], tick)[0].training.median
     return times
 
 
@@ -278,28 +305,20 @@ def small_batches(
     return {
         batch: {
             result.name: result.training.median
-            for result in measure(replace(shape, batch=batch), rounds, names, tick)
+            for result in time_layers(replace(shape, batch=batch), rounds, names, tick)
         }
         for batch in SMALL_BATCHES
     }
 
 
 def environment() -> dict[str, Any]:
-    """What the figures depend on."""
+    """Versions and hardware that the figures depend on."""
+    place = hardware(devices=1, nodes=1)
     return {
         "torch": torch.__version__,
         "python": platform.python_version(),
-        "threads": torch.get_num_threads(),
-        "cores": os.cpu_count(),
-        "cpu": _cpu_name(),
+        **{name: place[name] for name in ("threads", "cores", "cpu")},
     }
-
-
-def _cpu_name() -> str:
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor()
 
 
 if __name__ == "__main__":

@@ -8,7 +8,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
+from paper.markdown import fill_between, table
+
+BY_LSTM = "against nn.LSTM"
+HEADER = (
+    "layer", "parameters", "forward", BY_LSTM, "forward + backward", BY_LSTM, "peak memory"
+)  # fmt: skip
 
 
 def markdown(record: dict[str, Any]) -> str:
@@ -23,14 +28,13 @@ def markdown(record: dict[str, Any]) -> str:
         f"{place['cpu']}, {place['threads']} threads, torch {place['torch']}, "
         f"{record['rounds']} rounds.",
         "",
-        "| layer | parameters | forward | against nn.LSTM | forward + backward "
-        "| against nn.LSTM | peak memory |",
-        "|---|--:|--:|--:|--:|--:|--:|",
+        table(HEADER, _rows(record["layers"])),
+        "",
     ]
-    return "\n".join([*lines, *_rows(record["layers"]), "", *_remarks(record)])
+    return "\n".join([*lines, *_remarks(record)])
 
 
-def _rows(layers: list[dict[str, Any]]) -> list[str]:
+def _rows(layers: list[dict[str, Any]]) -> list[list[str]]:
     lstm = next((layer for layer in layers if layer["name"] == "nn.LSTM"), None)
     rows = []
     for layer in layers:
@@ -40,7 +44,7 @@ def _rows(layers: list[dict[str, Any]]) -> list[str]:
             cells.append("" if lstm is None else f"{_times_less(lstm, layer, kind):.1f} x")
         peak = layer["peak_bytes"]
         cells.append("" if peak is None else f"{peak / 2**20:,.1f} MiB")
-        rows.append(f"| {' | '.join(cells)} |")
+        rows.append(cells)
     return rows
 
 
@@ -62,9 +66,15 @@ def _by_round(slow: list[float], fast: list[float]) -> list[float]:
 
 
 def _time(seconds: list[float]) -> str:
-    median = statistics.median(seconds)
+    return f"{1e3 * statistics.median(seconds):,.1f} ms ± {100 * spread(seconds):.0f} %"
+
+
+def spread(seconds: list[float]) -> float:
+    """Half the range between the quartiles, relative to the median."""
+    if len(seconds) < 2:
+        return 0.0
     low, _, high = statistics.quantiles(seconds, n=4, method="inclusive")
-    return f"{1e3 * median:,.1f} ms ± {100 * (high - low) / 2 / median:.0f} %"
+    return (high - low) / 2 / statistics.median(seconds)
 
 
 def _remarks(record: dict[str, Any]) -> list[str]:
@@ -75,9 +85,9 @@ def _remarks(record: dict[str, Any]) -> list[str]:
             f"- the fused forward loop: {rate['kernel'] / 1e9:.0f} GFLOP/s, {rate['ratio']:.2f} of "
             f"torch's 2048 x 2048 product ({rate['product'] / 1e9:.0f} GFLOP/s)"
         )
-    for what, times in record["sweeps"].items():
+    for size, times in record["sweeps"].items():
         entries = ", ".join(f"{int(v):,}: {1e3 * s:,.2f} ms" for v, s in times.items())
-        lines.append(f"- FRU's training step by `{what}`: {entries}")
+        lines.append(f"- FRU's training step by `{size}`: {entries}")
     for batch, seconds in record.get("small_batches", {}).items():
         (lstm, slow), (fru, fast) = seconds.items()
         lines.append(
@@ -106,10 +116,7 @@ def _against_definition(layers: dict[str, dict[str, Any]]) -> list[str]:
 
 def fill(page: str, records: list[dict[str, Any]]) -> str:
     """The page, with the tables of these records between its marks."""
-    before, rest = page.split(BEGIN)
-    _, after = rest.split(END)
-    tables = "\n\n".join(markdown(record) for record in records)
-    return f"{before}{BEGIN}\n\n{tables}\n\n{END}{after}"
+    return fill_between(page, "measured", "\n\n".join(map(markdown, records)))
 
 
 def read(folder: Path) -> list[dict[str, Any]]:

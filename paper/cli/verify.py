@@ -64,10 +64,10 @@ def verify(
 
         write_atomically(page, fill(page.read_text(), [finding.record() for finding in findings]))
     if plot is not None:
-        from ..theory.figures import draw
+        from ..plots import save
 
         for finding in findings:
-            draw(finding, plot)
+            save(finding.panels, plot / f"{finding.claim}.svg")
         console.print(f"Figures: {plot}")
     if any(finding.verdict == "fails" for finding in findings):
         raise typer.Exit(1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .figures import Panel
+from ..plots import Panel
 
 
 @dataclass(frozen=True)

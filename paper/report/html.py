@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from .. import report as package
-from .figures import draw
+from ..plots import draw
 from .page import READING, Report, measurement_facts, run_facts, sweep_facts
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from ..markdown import escaped, fill_between, marks
+from ..markdown import table as markdown_table
 from .content import EMPTY, Cell, Section, Table
 from .page import READING, Report
 from .paper import ACCURACY
 from .sections.accuracy import TITLES, accuracy_groups
 
-BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
+BEGIN, _ = marks("results")
 
 
 def to_markdown(report: Report, path: Path) -> str:
@@ -26,17 +28,15 @@ def to_markdown(report: Report, path: Path) -> str:
         *(_section(section, records) for section in report.sections),
         _table(report.missing_table, records, level=2),
         *(["## Records that could not be read"] if report.library.broken else []),
-        *(f"- {_escaped(problem)}" for problem in report.library.broken.values()),
-        _escaped(report.provenance),
+        *(f"- {escaped(problem)}" for problem in report.library.broken.values()),
+        escaped(report.provenance),
     ]
     return "\n\n".join(parts) + "\n"
 
 
 def fill_readme(readme: str, report: Report, path: Path) -> str:
     """The README, with the three accuracy tables in short between its marks."""
-    before, rest = readme.split(BEGIN)
-    _, after = rest.split(END)
-    return f"{before}{BEGIN}\n\n{_short(report, path)}\n\n{END}{after}"
+    return fill_between(readme, "results", _short(report, path))
 
 
 def _short(report: Report, path: Path) -> str:
@@ -57,7 +57,7 @@ def _short(report: Report, path: Path) -> str:
     note = (
         "Test accuracy after the last epoch, mean over seeds; after fewer epochs than the paper's "
         "it is not comparable. A tuned model has other settings than the authors'. "
-        + _escaped(report.provenance)
+        + escaped(report.provenance)
     )
     return "\n".join([header, *rows, "", note])
 
@@ -69,28 +69,17 @@ def _section(section: Section, records: str) -> str:
 
 def _table(table: Table, records: str, level: int) -> str:
     table = table.without_empty_columns()
-    words = ["---" if i == 0 or i >= table.text_from else "--:" for i in range(len(table.header))]
-    lines = [
-        f"{'#' * level} {table.caption}" if level == 2 else f"**{table.caption}**",
-        "",
-        f"| {' | '.join(table.header)} |",
-        f"|{'|'.join(words)}|",
-        *(f"| {' | '.join(_cell(cell, records) for cell in row)} |" for row in table.rows),
-    ]
-    return "\n".join(lines)
+    words = [i for i in range(len(table.header)) if i == 0 or i >= table.text_from]
+    rows = ([_cell(cell, records) for cell in row] for row in table.rows)
+    caption = f"{'#' * level} {table.caption}" if level == 2 else f"**{table.caption}**"
+    return f"{caption}\n\n{markdown_table(table.header, rows, words)}"
 
 
 def _cell(cell: Cell, records: str) -> str:
     """A link to a record; a model's records have no file of their own, their seeds have."""
     if isinstance(cell, str):
-        return _escaped(cell)
+        return escaped(cell)
     return " ".join(
-        f"[{_escaped(link.text)}]({records}/{link.to}.json)" if link.is_file else link.text
+        f"[{escaped(link.text)}]({records}/{link.to}.json)" if link.is_file else link.text
         for link in cell
     )
-
-
-def _escaped(text: str) -> str:
-    for character in "\\|*_<[":
-        text = text.replace(character, f"\\{character}")
-    return text.replace("\n", " ")

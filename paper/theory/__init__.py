@@ -1,6 +1,6 @@
 """The paper's claims as checks that run: what holds, what does not, and what does instead."""
 
-from .finding import Finding, Line, Panel, Settings, to_json
+from .finding import Finding, Settings, to_json
 from .registry import CLAIMS, check
 
-__all__ = ["CLAIMS", "Finding", "Line", "Panel", "Settings", "check", "to_json"]
+__all__ = ["CLAIMS", "Finding", "Settings", "check", "to_json"]

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from torchfru.nn.sru import ALPHAS
 
-from .finding import Finding, Panel, Settings, line
+from ..plots import Panel
+from .finding import Finding, Settings, line, panel
 from .target import target
 
 STEPS = 784
@@ -117,4 +118,4 @@ def _panel(name: str, waves: list[float], falls: list[float], double: list[float
     if double is not None:
         lines.append(line("exponentials, float64", COUNTS, double, "dashed"))
     title = name[0].upper() + name[1:]
-    return Panel(title, "K", "relative error", tuple(lines), "linear", "log")
+    return panel(title, "K", "relative error", lines, xscale="linear")

@@ -1,37 +1,17 @@
-"""What a check hands back: a verdict with its numbers, and the data of its figure."""
+"""The finding of a check: a verdict with its numbers, and the panels of its figure."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from ..plots import Curve, Panel
+
 Verdict = Literal["holds", "refuted as stated", "fails"]
-
-
-@dataclass(frozen=True)
-class Line:
-    """One series of a panel. ``style``: "line", "points", "dashed" or "band" (a limit)."""
-
-    label: str
-    x: tuple[float, ...]
-    y: tuple[float, ...]
-    style: str = "line"
-
-
-@dataclass(frozen=True)
-class Panel:
-    """The data of one plot, without a word about how to draw it."""
-
-    title: str
-    xlabel: str
-    ylabel: str
-    lines: tuple[Line, ...]
-    xscale: str = "log"
-    yscale: str = "log"
 
 
 @dataclass(frozen=True)
@@ -74,13 +54,33 @@ class Settings:
     tick: Callable[[str], None] = field(default=lambda text: None, compare=False)
 
 
-def line(label: str, x: Sequence[float], y: Sequence[float], style: str = "line") -> Line:
-    """A series from any two sequences of numbers.
+def line(label: str, x: Sequence[float], y: Sequence[float], kind: str = "solid") -> Curve:
+    """A curve from any two sequences of numbers; a panel gives it its place in the palette.
 
     >>> line("a", [1, 2], [3, 4]).y
     (3.0, 4.0)
     """
-    return Line(label, tuple(float(v) for v in x), tuple(float(v) for v in y), style)
+    return Curve(label, tuple(float(v) for v in x), tuple(float(v) for v in y), 0, kind)
+
+
+def panel(
+    title: str,
+    xlabel: str,
+    ylabel: str,
+    curves: Iterable[Curve],
+    limits: dict[str, float] | None = None,
+    xscale: str = "log",
+    yscale: str = "log",
+) -> Panel:
+    """A panel whose curves share a colour where their names differ by largest and smallest."""
+    curves = list(curves)
+    families = list(dict.fromkeys(_family(curve) for curve in curves))
+    styled = [replace(curve, style=families.index(_family(curve))) for curve in curves]
+    return Panel(title, xlabel, ylabel, styled, limits or {}, xscale, yscale, across=2)
+
+
+def _family(curve: Curve) -> str:
+    return curve.label.replace("largest", "").replace("smallest", "")
 
 
 def to_json(findings: Sequence[Finding]) -> str:

@@ -23,7 +23,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .finding import Finding, Panel, Settings, line
+from ..plots import Panel
+from .finding import Finding, Settings, line, panel
 
 EPSILONS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-6, 1e-8)
 HALF_DEGREES = (1, 2, 3, 4, 5)
@@ -146,8 +147,7 @@ def measure(settings: Settings) -> Finding:
 
 def _panel(prices: dict[int, list[float]]) -> Panel:
     lines = [line(f"degree {2 * d}", EPSILONS, values) for d, values in prices.items()]
-    for digits, name in ((7, "float32"), (16, "float64")):
-        lines.append(line(f"digits of {name}", EPSILONS, [digits] * len(EPSILONS), "band"))
+    limits = {"digits of float32": 7.0, "digits of float64": 16.0}
     title = "The price of the interpolation lemma"
     ylabel = "log10 of the largest coefficient"
-    return Panel(title, "epsilon", ylabel, tuple(lines), "log", "linear")
+    return panel(title, "epsilon", ylabel, lines, limits, yscale="linear")

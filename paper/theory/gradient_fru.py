@@ -24,8 +24,9 @@ from torch import Tensor
 
 from torchfru.nn import FRU
 
+from ..plots import Panel
 from . import gradient_rnn, gradient_sru
-from .finding import Finding, Panel, Settings, line
+from .finding import Finding, Settings, line, panel
 from .linear import Extremes, extremes, jacobian, largest, linear_fru, random_square
 
 LENGTHS = (10, 100, 1_000, 10_000, 100_000)
@@ -268,9 +269,11 @@ def _panel(found: OverTime) -> Panel:
         lines.append(line(f"largest, sigma {sigma:g}", LENGTHS, [e.high for e in ends]))
         lines.append(line(f"smallest, sigma {sigma:g}", LENGTHS, [e.low for e in ends], "dashed"))
     top = max(SIGMAS)
-    for value in (math.exp(top), math.exp(-2 * top)):
-        lines += [line(f"bound, sigma {top:g}", LENGTHS, [value] * len(LENGTHS), "band")]
-    return Panel("Linear FRU: the gradient is level in T", "T", "gradient factor", tuple(lines))
+    limits = {
+        f"upper bound, sigma {top:g}": math.exp(top),
+        f"lower bound, sigma {top:g}": math.exp(-2 * top),
+    }
+    return panel("Linear FRU: the gradient is level in T", "T", "gradient factor", lines, limits)
 
 
 def _three_units(fru: list[Extremes]) -> Panel:
@@ -288,9 +291,9 @@ def _three_units(fru: list[Extremes]) -> Panel:
             name,
             LENGTHS,
             [v / math.log(10) for v in values],
-            "dashed" if name.endswith("smallest") else "line",
+            "dashed" if name.endswith("smallest") else "solid",
         )
         for name, values in logs.items()
     ]
     title = "Three linear units: level, exponential, exponential"
-    return Panel(title, "T", "log10 of the gradient factor", tuple(lines), yscale="symlog")
+    return panel(title, "T", "log10 of the gradient factor", lines, yscale="symlog")

@@ -14,7 +14,8 @@ from dataclasses import replace
 
 from torchfru.basis import BASES
 
-from .finding import Finding, Line, Panel, Settings, line
+from ..plots import Panel
+from .finding import Finding, Settings, line, panel
 from .gradient_fru import (
     LOWER,
     ROUNDING,
@@ -55,11 +56,10 @@ def measure(settings: Settings) -> Finding:
 
 
 def _panel(found: dict[str, list[Extremes]]) -> Panel:
-    lines: list[Line] = []
+    lines = []
     for name, ends in found.items():
         lines.append(line(f"{name}, largest", LENGTHS, [e.high for e in ends]))
         lines.append(line(f"{name}, smallest", LENGTHS, [e.low for e in ends], "dashed"))
-    for value in (math.exp(2.0), math.exp(-4.0)):
-        lines += [line("bound", LENGTHS, [value] * len(LENGTHS), "band")]
+    limits = {"upper bound": math.exp(2.0), "lower bound": math.exp(-4.0)}
     title = "sigma_max(W) = 2, T0 = T/2, the fourth function of each"
-    return Panel(title, "T", "gradient factor", tuple(lines))
+    return panel(title, "T", "gradient factor", lines, limits)

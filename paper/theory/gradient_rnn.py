@@ -15,7 +15,8 @@ import math
 import torch
 from torch import Tensor
 
-from .finding import Finding, Panel, Settings, line
+from ..plots import Panel
+from .finding import Finding, Settings, line, panel
 from .linear import random_square
 from .powers import log_singular_values
 
@@ -99,4 +100,4 @@ def _panel(curves: dict[float, list[float]]) -> Panel:
         for sigma, values in curves.items()
     ]
     title = "Linear RNN, W = sigma I: exponential in T"
-    return Panel(title, "T", "log10 of the gradient factor", tuple(lines), yscale="symlog")
+    return panel(title, "T", "log10 of the gradient factor", lines, yscale="symlog")

@@ -24,7 +24,8 @@ from torch import Tensor
 
 from torchfru.ops import use_backend
 
-from .finding import Finding, Panel, Settings, line
+from ..plots import Panel
+from .finding import Finding, Settings, line, panel
 from .linear import Extremes, extremes, jacobian, largest, linear_sru, random_square, smallest
 from .powers import log_singular_values
 
@@ -152,4 +153,4 @@ def _panel(curves: dict[float, list[float]]) -> Panel:
         for alpha, values in curves.items()
     ]
     title = "Linear SRU, W = I/2: exponential in T"
-    return Panel(title, "T", "log10 of the gradient factor", tuple(lines), yscale="symlog")
+    return panel(title, "T", "log10 of the gradient factor", lines, yscale="symlog")

@@ -1,10 +1,12 @@
-"""What was found, written into the page about it: no number there is typed by hand."""
+"""The findings, written into the page about them: no number there is typed by hand."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Mapping
 from typing import Any
+
+from ..markdown import escaped, fill_between, table
 
 WIDTH = 99
 
@@ -16,28 +18,18 @@ def fill(page: str, findings: Iterable[Mapping[str, Any]]) -> str:
     them is left as it stands.
     """
     findings = list(findings)
-    page = _between(page, "verdicts", _table(findings))
+    page = fill_between(page, "verdicts", _table(findings))
     for finding in findings:
-        page = _between(page, finding["claim"], _measured(finding))
+        page = fill_between(page, finding["claim"], _measured(finding))
     return page
-
-
-def _between(page: str, name: str, text: str) -> str:
-    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
-    if page.count(begin) != 1 or page.count(end) != 1:
-        raise ValueError(f"the page has no place for {name}: {begin} and {end}, once each")
-    before, rest = page.split(begin)
-    _, after = rest.split(end)
-    return f"{before}{begin}\n\n{text}\n\n{end}{after}"
 
 
 def _table(findings: list[Mapping[str, Any]]) -> str:
     rows = [
-        f"| [{f['claim']}](#{f['claim']}) | {f['verdict']} | {_short(f['worst'])} "
-        f"| {_short(f['bound'])} |"
+        (f"[{f['claim']}](#{f['claim']})", f["verdict"], _short(f["worst"]), _short(f["bound"]))
         for f in findings
     ]
-    return "\n".join(["| claim | verdict | worst case | bound |", "|---|---|--:|--:|", *rows])
+    return table(("claim", "verdict", "worst case", "bound"), rows, words=(0, 1))
 
 
 def _measured(finding: Mapping[str, Any]) -> str:
@@ -51,7 +43,7 @@ def _measured(finding: Mapping[str, Any]) -> str:
     }
     items = [f"{name}: {text}" for name, text in parts.items() if text]
     items += finding["notes"]
-    return "\n".join(["Measured:", "", *(_item(_escaped(item)) for item in items)])
+    return "\n".join(["Measured:", "", *(_item(escaped(item)) for item in items)])
 
 
 def _item(text: str) -> str:
@@ -63,12 +55,6 @@ def _item(text: str) -> str:
         break_long_words=False,
         break_on_hyphens=False,
     )
-
-
-def _escaped(text: str) -> str:
-    for character in "\\|*_<":
-        text = text.replace(character, f"\\{character}")
-    return text
 
 
 def _short(value: float | None) -> str:

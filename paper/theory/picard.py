@@ -27,7 +27,7 @@ from torchfru.nn.recurrent import weights_of
 from torchfru.ops import NONLINEARITIES
 from torchfru.ops.reference import spread
 
-from .finding import Finding, Panel, Settings, line
+from .finding import Finding, Settings, line, panel
 from .linear import largest
 
 LENGTHS = (100, 1_000, 10_000, 100_000)
@@ -201,15 +201,13 @@ def measure(settings: Settings) -> Finding:
             trained,
         ),
         panels=(
-            Panel("Rounds to 1e-6 against T", "T", "rounds", tuple(lines), "log", "linear"),
-            Panel(
+            panel("Rounds to 1e-6 against T", "T", "rounds", lines, yscale="linear"),
+            panel(
                 f"Rounds to 1e-6 against the weights, T = {GAIN_LENGTH:,}",
                 "R = sqrt(M) sigma(W2) sigma(W1)",
                 "rounds",
-                (
-                    line("weights scaled up", sizes, by_gain),
-                    line("given up", sizes, [LIMIT] * len(sizes), "band"),
-                ),
+                [line("weights scaled up", sizes, by_gain)],
+                {"given up": LIMIT},
             ),
         ),
     )

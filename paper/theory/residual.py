@@ -15,7 +15,7 @@ import torch
 
 from torchfru.nn import FRU
 
-from .finding import Finding, Panel, Settings, line
+from .finding import Finding, Settings, line, panel
 from .linear import largest
 
 LENGTHS = (10, 100, 1_000, 10_000, 100_000)
@@ -91,7 +91,7 @@ def measure(settings: Settings) -> Finding:
         )
         worst = max(worst, value / bound)
     lines = [line(phi, LENGTHS, values) for phi, values in found.items()]
-    lines.append(line("bound", LENGTHS, [max(bounds)] * len(LENGTHS), "band"))
+    limits = {"bound": max(bounds)}
     return Finding(
         claim="residual",
         verdict="holds" if worst <= 1 else "fails",
@@ -100,5 +100,5 @@ def measure(settings: Settings) -> Finding:
         measure="T |J - I| over sqrt(M) sigma(W2) sigma(W1)",
         worst=worst,
         bound=1.0,
-        panels=(Panel("One step is I + O(1/T)", "T", "T |J - I|", tuple(lines)),),
+        panels=(panel("One step is I + O(1/T)", "T", "T |J - I|", lines, limits),),
     )

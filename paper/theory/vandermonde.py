@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from itertools import combinations
 
-from .finding import Finding, Panel, Settings, line
+from .finding import Finding, Settings, line, panel
 
 DEGREES = tuple(range(1, 13))  # d of the interpolation lemma
 
@@ -86,5 +86,5 @@ def measure(settings: Settings) -> Finding:
         worst=unequal,
         bound=0,
         notes=("B of the paper's proof is diag(i) times a Vandermonde matrix, not one itself",),
-        panels=(Panel(title, "d", "log10 of the determinant", lines, "linear", "linear"),),
+        panels=(panel(title, "d", "log10 of the determinant", lines, None, "linear", "linear"),),
     )

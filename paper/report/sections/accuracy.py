@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torchfru.experiments.mnist import MINUTES
 
+from ...plots import Curve, Panel
 from ..content import Section
-from ..figures import Curve, Panel
 from ..names import label, style
 from ..paper import ACCURACY
 from ..records import Group, Library
@@ -58,7 +58,7 @@ def section(library: Library, experiment: str) -> Section:
     )
     places = {name: (group, style(group.model)) for name, group in groups.items()}
     ends = [
-        Curve("", [paper.epochs], [row.accuracy], places[label(model)][1], "point")
+        Curve("", [paper.epochs], [row.accuracy], places[label(model)][1], "hollow")
         for model, row in paper.rows.items()
     ]
     drawn = curves(places, "test_accuracy")

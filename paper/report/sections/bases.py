@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ...plots import Panel
 from ..content import Section
-from ..figures import Panel
 from ..names import label, style
 from ..records import Library
 from ..tables import result, runs_table

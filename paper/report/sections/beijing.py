@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...plots import Curve, Panel
 from ..content import Cell, Link, Section, Table
-from ..figures import Curve, Panel
 from ..names import label, style
 from ..records import Library
 from .curves import figure

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean
 
+from ...plots import Curve, Panel
 from ..content import Figure
-from ..figures import Curve, Panel
 from ..records import Group
 
 Points = Sequence[tuple[int, float, float]]  # (epoch, minutes so far, measure)

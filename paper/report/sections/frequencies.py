@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ...experiments import frequency_name
+from ...plots import Panel
 from ..content import Section
-from ..figures import Panel
 from ..records import Library
 from ..tables import result, runs_table
 from .curves import ACCURACY_NAME, SPREAD, curves, figure

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...plots import Curve, Panel, decades
 from ..claims import spreads
 from ..content import EMPTY, Cell, Link, Section, Table
-from ..figures import Curve, Panel, decades
 from ..names import label
 from ..records import NORMS, Group, Library, Record
 from ..tables import parameters, result, runs_table

@@ -6,8 +6,8 @@ from statistics import fmean
 
 from torchfru.experiments.memory import MINUTES
 
+from ...plots import Curve, Panel
 from ..content import Section
-from ..figures import Curve, Panel
 from ..names import label, style
 from ..records import Group, Library
 from ..tables import against, each_seed, result, runs_table

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ...plots import Panel
 from ..claims import MIXTURES
 from ..content import EMPTY, Cell, Figure, Link, Section, Table
-from ..figures import Panel
 from ..names import label, style
 from ..records import Group, Library
 from ..tables import against, parameters, result, runs_table
