@@ -162,7 +162,7 @@ class FRU(FRUMemory, RecurrentLayer):
         """Absolute steps of a part: (L,) where all samples agree, or else (L, N)."""
         steps = torch.arange(part.start + 1, part.stop + 1, device=self.freqs.device)
         if t is not None:
-            agree = values_of((t == t[0]).all()) if len(t) else None
+            agree = values_of((t == t[0]).all()) if t.shape[0] else None
             together = agree is not None and bool(agree.all())
             steps = steps + t[0] if together else steps.unsqueeze(-1) + t
         return steps.clamp(max=self.seq_len)  # padding may reach further than time does

@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from . import sru_loops
+from .steps import each_step
 from .weights import NONLINEARITIES, Weights
 
 
@@ -33,13 +34,14 @@ def reference_scan(
     lengths: Tensor | None = None,
 ) -> tuple[Tensor | None, Tensor]:
     """Read ``x`` (L, N, n_in) into ``u`` (N, K n_h), alpha-major; y is None unless every_step."""
-    outputs = []
-    for s, x_t in enumerate(x.unbind(0)):
+
+    def advance(u: Tensor, x_t: Tensor, s: Tensor) -> tuple[Tensor, Tensor | None]:
         after = step(x_t, u, alphas, weights, nonlinearity)
         u = after if lengths is None else torch.where((s < lengths).unsqueeze(-1), after, u)
-        if every_step:
-            outputs.append(F.linear(u, weights.weight_uy, weights.bias_y))
-    return torch.stack(outputs) if every_step else None, u
+        return u, F.linear(u, weights.weight_uy, weights.bias_y) if every_step else None
+
+    u, y = each_step(advance, u, x, torch.arange(x.shape[0], device=x.device))
+    return y if every_step else None, u
 
 
 def step(x: Tensor, u: Tensor, alphas: Tensor, weights: Weights, nonlinearity: str) -> Tensor:

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .steps import each_step
 from .weights import NONLINEARITIES, transforms_active
 
 STEPS_AT_ONCE = 64  # that wait for one product with the gradient of the weights
@@ -50,21 +51,24 @@ def _by_hand(function: Any, plain: Callable[..., Tensor], inputs: Any, *options:
 def plain_hidden(
     from_x: Tensor, z: Tensor, to_h: Tensor, to_z: Tensor, bias: Tensor, alphas: Tensor, kind: str
 ) -> Tensor:
-    phi, alpha = NONLINEARITIES[kind], alphas.unsqueeze(-1)
-    z, found = z.unflatten(1, (len(alphas), -1)), []  # (N, K, n_g)
-    for from_x_t in from_x.unbind(0):
-        h = phi(torch.addmm(from_x_t, phi(z.sum(1)), to_h))
-        z = torch.lerp(torch.addmm(bias, h, to_z).view_as(z), z, alpha)
-        found.append(h)
-    return torch.stack(found)
+    phi, n_g = NONLINEARITIES[kind], to_h.shape[0]
+    alpha = alphas.repeat_interleave(n_g)  # (K n_g,)
+
+    def step(z: Tensor, from_x_t: Tensor) -> tuple[Tensor, Tensor]:
+        # Not z.unflatten(1, (K, n_g)).sum(1): torch cannot derive an exported loop that holds it.
+        h = phi(torch.addmm(from_x_t, phi(sum(z.split(n_g, 1))), to_h))
+        return torch.lerp(torch.addmm(bias, h, to_z), z, alpha), h
+
+    return each_step(step, z, from_x)[1]
 
 
 def plain_memories(h: Tensor, u: Tensor, alphas: Tensor) -> Tensor:
-    found = []
-    for h_t in h.unbind(0):
+
+    def step(u: Tensor, h_t: Tensor) -> tuple[Tensor, Tensor]:
         u = torch.lerp(h_t.unsqueeze(1), u, alphas.unsqueeze(-1))
-        found.append(u)
-    return torch.stack(found)
+        return u, u
+
+    return each_step(step, u, h)[1]
 
 
 def _plain_backward(

@@ -42,10 +42,12 @@ def _each_step_exported(
     def combine(carry: Tensor, inputs_t: list[Tensor]) -> tuple[Tensor, Tensor]:
         carry, output = step(carry, *inputs_t)
         if output is None:
-            return carry, carry.new_empty(samples, 0)
-        # AOTInductor allocates the outputs and finds their sizes among what a step was given: it
-        # must be given the number of samples as a number.
-        return carry, output.reshape(samples, *output.shape[1:])
+            return carry, carry.new_empty(carry.shape[0], 0)
+        output = output.clone() if output is carry else output  # scan wants no aliases
+        # AOTInductor looks for the sizes of the outputs among what a step was given: give it the
+        # number of samples. Dynamo does so by itself.
+        strict = torch.compiler.is_dynamo_compiling()
+        return carry, output if strict else output.reshape(samples, *output.shape[1:])
 
     found: Any = scan(combine, carry, list(inputs))
     return found
