@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
+import shutil
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -12,15 +15,20 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from ..io import write_atomically
+from ..io import remove_leftovers, write_atomically
 from ..results import finite
 
-FORMAT = "torchfru-checkpoint-1"
+FORMATS = ("torchfru-checkpoint-1", "torchfru-checkpoint-2")  # the first has no digest
+NAME, EARLIER, DAMAGED = "last.safetensors", "earlier.safetensors", "damaged.safetensors"
+
+
+class DamagedError(ValueError):
+    """A file that is not a checkpoint, or not as it was written."""
 
 
 @dataclass
 class Checkpoint:
-    """All that a run needs to go on as if nothing had happened.
+    """Everything needed to resume a run exactly.
 
     The random state is not here: each epoch starts from a state that seed and epoch determine.
     """
@@ -37,27 +45,94 @@ class Checkpoint:
     measurements: dict[str, Any] = field(default_factory=dict)
 
     def save(self, path: Path) -> None:
-        """Write the file, all of it or nothing."""
+        """Write the file as a whole, with a digest; the last one is kept as ``earlier``."""
         tensors = {f"model.{name}": value for name, value in self.weights.items()}
         tensors |= {f"optimizer.{name}": value for name, value in self.optimizer.items()}
+        tensors = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
         names = [item.name for item in fields(self) if item.name not in ("weights", "optimizer")]
         state = json.dumps(finite({name: getattr(self, name) for name in names}))
-        content = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
-        write_atomically(path, save(content, metadata={"format": FORMAT, "state": state}))
+        metadata = {"format": FORMATS[-1], "state": state, "digest": _digest(tensors, state)}
+        content = save(tensors, metadata=metadata)
+        _keep(path, path.with_name(EARLIER))
+        write_atomically(path, content)
 
     @classmethod
     def load(cls, path: Path) -> Checkpoint:
-        """Read the file, or say in one line what is wrong with it."""
+        """Read the file, or say in one line what is wrong with it.
+
+        safetensors compares the sizes in the header with the file before it allocates anything.
+        """
         try:
+            if path.exists() and not path.is_file():
+                raise ValueError("it is not a file")
             with safe_open(path, framework="pt") as file:
                 metadata = file.metadata() or {}
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            if metadata.get("format") != FORMAT:
-                raise ValueError(f"its format is {metadata.get('format')!r}, not {FORMAT!r}")
-            state = json.loads(metadata["state"])
+            if metadata.get("format") not in FORMATS:
+                raise ValueError(f"its format is {metadata.get('format')!r}, not {FORMATS[-1]!r}")
+            _require_digest(metadata, tensors)
+            known = {item.name for item in fields(cls)}
+            state = {k: v for k, v in json.loads(metadata["state"]).items() if k in known}
             return cls(_part(tensors, "model."), _part(tensors, "optimizer."), **state)
-        except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{path} is not a checkpoint of torchfru: {error}") from None
+        except FileNotFoundError:
+            raise ValueError(f"there is no checkpoint {path}") from None
+        except (SafetensorError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DamagedError(f"{path} is not a checkpoint of torchfru: {error}") from None
+
+
+def load_newest(folder: Path) -> tuple[Checkpoint | None, str]:
+    """The last good checkpoint of a run, if there is one, and a line on what was wrong with it."""
+    newest, earlier = folder / NAME, folder / EARLIER
+    if not newest.exists():
+        return (Checkpoint.load(earlier), "") if earlier.exists() else (None, "")
+    try:
+        return Checkpoint.load(newest), ""
+    except DamagedError as damage:
+        if not earlier.exists():
+            raise
+        checkpoint = Checkpoint.load(earlier)
+        epochs = len(checkpoint.epochs)
+        return checkpoint, f"{damage}; resuming from the one before it, after epoch {epochs}"
+
+
+def discard_damaged(folder: Path) -> None:
+    """Put the earlier checkpoint in the place of a damaged one, which gets another name."""
+    os.replace(folder / NAME, folder / DAMAGED)
+    os.replace(folder / EARLIER, folder / NAME)
+
+
+def clean(folder: Path) -> None:
+    """Delete what a writer that was killed has left."""
+    remove_leftovers(folder / NAME)
+    remove_leftovers(folder / EARLIER)
+
+
+def _keep(path: Path, kept: Path) -> None:
+    """Give a file a second name, under which it outlives its replacement."""
+    if not path.exists():
+        return
+    kept.unlink(missing_ok=True)
+    try:
+        os.link(path, kept)
+    except OSError:  # a disk without links
+        shutil.copyfile(path, kept)
+
+
+def _digest(tensors: dict[str, Tensor], state: str) -> str:
+    """SHA-256 of all that a checkpoint holds."""
+    digest = hashlib.sha256(state.encode())
+    for name in sorted(tensors):
+        value = tensors[name]
+        digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+        digest.update(value.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _require_digest(metadata: dict[str, str], tensors: dict[str, Tensor]) -> None:
+    if metadata["format"] == FORMATS[0] and "digest" not in metadata:
+        return
+    if metadata.get("digest") != _digest(tensors, metadata["state"]):
+        raise ValueError("its contents do not match its digest: it was changed or damaged")
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

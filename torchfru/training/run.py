@@ -7,24 +7,36 @@ import shutil
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
+from filelock import FileLock, Timeout
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 
 from ..data import SequenceData, Split, load
 from ..experiments.config import DataConfig, RunConfig
+from ..io import remove_leftovers
 from ..results import RunResult, checkpoint_folder, record_path
 from . import environment
 from .batches import at_most, hold_back
-from .checkpoint import Checkpoint, restore_weights
+from .checkpoint import (
+    EARLIER,
+    NAME,
+    Checkpoint,
+    clean,
+    discard_damaged,
+    load_newest,
+    restore_weights,
+)
 from .module import RunData, RunModule, is_over
 
-CHECKPOINT = "last.safetensors"
+
+class RunBusyError(RuntimeError):
+    """Another process trains the same run."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +59,7 @@ class Run:
 
     @property
     def checkpoint(self) -> Path:
-        return self.folder / CHECKPOINT
+        return self.folder / NAME
 
 
 @contextmanager
@@ -78,34 +90,59 @@ def run_experiment(
     nodes: int = 1,
     accelerator: str = "auto",
     callbacks: Sequence[Callback] = (),
+    patience: float = 0.0,
 ) -> RunResult | None:
     """Train, and keep the record and the checkpoint up to date after each epoch.
 
     Gives the record, in the first process; None in the others. With ``resume`` the run goes on
     from its checkpoint, if there is one, and ends as one that was never cut off. ``parts`` are
     measured after each epoch: "test", and "validation" where ``data.validation`` holds some back.
+    Where another process trains the same run, this one waits for ``patience`` seconds (-1: for as
+    long as it takes) and then raises :class:`RunBusyError`.
     """
-    begin = find_checkpoint(run) if resume else None
-    over = finished_record(run, begin) if resume else None
-    if over is not None:
-        return over
-    done = 0 if begin is None else len(begin.epochs)
-    if data is None:
-        data = load(run.config.data.name, data_dir=data_dir, **run.config.data.options())
-    if begin is not None:
-        _require_same_data(run, begin, data)
-    splits = _split(data, run.config.data)
-    measured = {part: splits[part] for part in _parts(run.config, parts)}
     with quiet():
-        left = run.config.training.epochs - done
-        trainer = _trainer(run, left, devices, nodes, accelerator, callbacks)
+        trainer = _trainer(run, devices, nodes, accelerator, callbacks)
+    with _locked(run, patience) if trainer.is_global_zero else nullcontext():
+        begin = find_checkpoint(run, trainer.is_global_zero) if resume else None
+        over = finished_record(run, begin) if resume else None
+        if over is not None:
+            return over
+        if data is None:
+            data = load(run.config.data.name, data_dir=data_dir, **run.config.data.options())
+        if begin is not None:
+            _require_same_data(run, begin, data)
+        splits = _split(data, run.config.data)
+        measured = {part: splits[part] for part in _parts(run.config, parts)}
         recorder = Recorder(run, data, trainer)
         module = RunModule(run.config, data, run.seed, tuple(measured), recorder, begin)
         if begin is not None:
             restore_weights(module.model, begin, run.checkpoint)
         recorder.start(module, fresh=begin is None)
-        _fit(trainer, module, RunData(module, splits["train"], measured))
-    return recorder.record if trainer.is_global_zero else None
+        if not is_over(run.config.training, module.epochs, module.diverged):
+            trainer.fit_loop.max_epochs = run.config.training.epochs - module.epoch
+            with quiet():
+                _fit(trainer, module, RunData(module, splits["train"], measured))
+        return recorder.record if trainer.is_global_zero else None
+
+
+@contextmanager
+def _locked(run: Run, patience: float) -> Iterator[None]:
+    """Keep other processes from training the same run; whatever ends this one frees it."""
+    run.folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(run.folder / "lock")
+    try:
+        lock.acquire(timeout=patience)
+    except Timeout:
+        raise RunBusyError(
+            f"{run.experiment} {run.model} seed {run.seed} is being trained by another process; "
+            "wait for it to end, or choose another --seed or --results"
+        ) from None
+    try:
+        clean(run.folder)
+        remove_leftovers(run.record)
+        yield
+    finally:
+        lock.release()
 
 
 def _fit(trainer: Trainer, module: RunModule, data: RunData) -> None:
@@ -164,23 +201,35 @@ class Recorder:
         record.save(self.run.record)
 
 
-def find_checkpoint(run: Run) -> Checkpoint | None:
-    """The checkpoint of a run that was begun with the same settings, if it was begun at all."""
-    if not run.checkpoint.exists():
+def find_checkpoint(run: Run, first: bool = True) -> Checkpoint | None:
+    """The last good checkpoint of this run: same seed, same settings; None before the first.
+
+    The first process says what was wrong with a newer one, and puts that out of the way.
+    """
+    checkpoint, damage = load_newest(run.folder)
+    if checkpoint is None:
         return None
-    checkpoint = Checkpoint.load(run.checkpoint)
+    if checkpoint.seed != run.seed:
+        raise ValueError(
+            f"{run.checkpoint} is of seed {checkpoint.seed}, not {run.seed}; bring the right one "
+            "back to resume, or leave --resume out to start again"
+        )
     _require_same_settings(run, checkpoint.config)
+    if damage and first:
+        print(f"torchfru: {damage}", file=sys.stderr)
+        discard_damaged(run.folder)
     return checkpoint
 
 
 def finished_record(run: Run, begin: Checkpoint | None) -> RunResult | None:
     """The record of a run that has nothing left to do, brought up to date.
 
-    A record alone suffices, since records travel without checkpoints.
+    A record alone suffices, since records travel without checkpoints; and a checkpoint alone
+    suffices to resume, whatever became of the record.
     """
-    if not run.record.exists():
+    record = _readable_record(run, begin)
+    if record is None:
         return None
-    record = RunResult.load(run.record)
     if begin is not None:
         record.epochs, record.diverged = begin.epochs, begin.diverged
         record.measurements = begin.measurements
@@ -194,6 +243,23 @@ def finished_record(run: Run, begin: Checkpoint | None) -> RunResult | None:
         record.status, record.config = "finished", run.config.to_dict()
         record.seconds = round(sum(epoch["seconds"] for epoch in record.epochs), 3)
         record.save(run.record)
+    return record
+
+
+def _readable_record(run: Run, begin: Checkpoint | None) -> RunResult | None:
+    if not run.record.exists():
+        return None
+    try:
+        record = RunResult.load(run.record)
+    except ValueError as error:
+        if begin is not None:
+            return None  # written anew from the checkpoint
+        raise ValueError(f"{error}; leave --resume out to start again") from None
+    if (record.experiment, record.model, record.seed) != (run.experiment, run.model, run.seed):
+        raise ValueError(
+            f"{run.record} is the record of {record.experiment} {record.model} seed {record.seed}; "
+            "bring the right one back to resume, or leave --resume out to start again"
+        )
     return record
 
 
@@ -221,11 +287,11 @@ def put_aside(run: Run) -> None:
         if path.exists():
             run.folder.mkdir(parents=True, exist_ok=True)
             shutil.move(path, run.folder / name)
+    (run.folder / EARLIER).unlink(missing_ok=True)
 
 
 def _trainer(
     run: Run,
-    epochs: int,
     devices: int,
     nodes: int,
     accelerator: str,
@@ -237,7 +303,6 @@ def _trainer(
         devices=devices,
         num_nodes=nodes,
         strategy="ddp" if devices * nodes > 1 else "auto",
-        max_epochs=epochs,
         callbacks=list(callbacks),
         logger=[CSVLogger(folder, "logs"), TensorBoardLogger(folder, "tensorboard")],
         num_sanity_val_steps=0,

@@ -10,9 +10,8 @@ from ..experiments.config import RunConfig
 from ..io import file_problem
 from ..nn import SequenceModel
 from ..results import RunResult, checkpoint_folder
-from .checkpoint import Checkpoint, restore_weights
+from .checkpoint import NAME, Checkpoint, restore_weights
 from .module import build_model
-from .run import CHECKPOINT
 
 
 @dataclass(frozen=True)
@@ -57,6 +56,6 @@ def find_weights(run: str, results: Path) -> Path:
     folder = checkpoint_folder(
         path.absolute().parents[1], path.absolute().parent.name, record.model, record.seed
     )
-    if not (folder / CHECKPOINT).is_file():
-        raise ValueError(f"{path} has no checkpoint at {folder / CHECKPOINT}; train it again")
-    return folder / CHECKPOINT
+    if not (folder / NAME).is_file():
+        raise ValueError(f"{path} has no checkpoint at {folder / NAME}; train it again")
+    return folder / NAME
