@@ -56,6 +56,11 @@ class Running:
         except (OSError, ValueError):
             return  # not there yet, or just being put aside: the next look will tell
 
+    def close(self) -> None:
+        """Let go of the pipe to a process that has ended."""
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+
     @property
     def last(self) -> dict[str, Any]:
         return {} if self.record is None else self.record.last
@@ -154,7 +159,7 @@ class Runner:
                     threads=self.threads,
                     deadline=self.deadline,
                 ),
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,  # held open, so that its end is the worker's end
                 stdout=output,
                 stderr=output,
                 env={**os.environ, "OMP_NUM_THREADS": str(self.threads)},
@@ -164,6 +169,7 @@ class Runner:
 
     def _end(self, job: Running) -> None:
         self.running.remove(job)
+        job.close()
         progress, code = job.run.progress(self.results), job.process.returncode
         if code == BUSY:
             outcome = Outcome(job.run, "busy", progress, "another process is at it")
@@ -191,6 +197,7 @@ class Runner:
             except subprocess.TimeoutExpired:
                 job.process.kill()
                 job.process.wait()
+            job.close()
             job.log.unlink(missing_ok=True)
 
 

@@ -1,18 +1,19 @@
 """One run in a process of its own: ``python -m paper.worker '<JSON>'``.
 
-The process that trains holds the run's lock, so that the lock is freed however the process ends.
+It ends when the process that started it does, however that ends: its standard input is a pipe
+that the other one holds open.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
+import threading
 import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
-
-from filelock import FileLock, Timeout
 
 from torchfru.experiments.config import RunConfig
 
@@ -32,22 +33,31 @@ def command(run: Planned, results: Path, **options: Any) -> list[str]:
 
 
 def main() -> int:
+    from torchfru.training import RunBusyError
+
     arguments = json.loads(sys.argv[1])
     config = arguments["run"].pop("config")
     run = Planned(**arguments["run"], config=config and RunConfig.from_dict(config))
-    results = Path(arguments["results"])
-    folder = run.folder(results)
-    folder.mkdir(parents=True, exist_ok=True)
     try:
-        with FileLock(folder / "lock", timeout=0):
-            _work(run, results, arguments)
-    except Timeout:
+        _work(run, Path(arguments["results"]), arguments)
+    except RunBusyError:
         return BUSY
     except Exception as error:
         message = " ".join(str(error).split()) or type(error).__name__
         print(f"Error: {message}", file=sys.stderr)
         return 1
     return 0
+
+
+def end_with_parent() -> None:
+    """Watch the pipe from the parent process; when that process dies, so does this one."""
+
+    def watch() -> None:
+        while sys.stdin.buffer.read(1):
+            pass
+        os._exit(1)  # no epoch is lost that is not lost anyway: runs resume exactly
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _work(run: Planned, results: Path, arguments: dict[str, Any]) -> None:
@@ -79,4 +89,5 @@ def _stop_at(deadline: float | None) -> Any:
 
 
 if __name__ == "__main__":
+    end_with_parent()
     sys.exit(main())

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -92,7 +94,32 @@ def test_a_wrong_name_is_refused():
         find_run("pixel-mnist", "fru-50-10")
 
 
-def test_a_file_is_an_experiment_of_its_own():
+def test_a_file_is_an_experiment_of_its_own(tmp_path):
     assert find_run("folder/mine.npz", "gru").data.name == "folder/mine.npz"
-    assert record_name("folder/mine.npz") == "mine"
-    assert record_name("mix-poly-5") == "mix-poly-5"
+    assert record_name("mix-poly-5", find_run("mix-poly-5", "fru")) == "mix-poly-5"
+
+
+def names_of(*paths: Path) -> list[str]:
+    return [record_name(str(path), find_run(str(path), "gru")) for path in paths]
+
+
+def test_files_of_one_name_have_records_of_their_own(tmp_path):
+    """Also a file that is called like an experiment, and one that is set in an experiment."""
+    first, second, paper = tmp_path / "ok.npz", tmp_path / "sub" / "ok.npz", tmp_path / "imdb.csv"
+    second.parent.mkdir()
+    for number, path in enumerate((first, second, paper)):
+        path.write_text(str(number))
+    names = names_of(first, second, paper)
+    assert names[0] != names[1]
+    assert all(re.fullmatch(r"(ok|imdb)-[0-9a-f]{8}", name) for name in names)
+    changed = override(find_run("imdb", "fru"), [f"data.name={first}"])
+    assert record_name("imdb", changed) == names[0]
+    with pytest.raises(ValueError, match=r"no\.npz: no such file; check the path"):
+        names_of(tmp_path / "no.npz")
+
+
+def test_the_name_of_a_file_makes_a_harmless_folder(tmp_path):
+    path = tmp_path / "a b\n\x1b[31m..csv"
+    path.write_text("")
+    (name,) = names_of(path)
+    assert re.fullmatch(r"a_b_31m\.-[0-9a-f]{8}", name)

@@ -144,8 +144,31 @@ def test_a_file_of_ones_own(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(40, 9))
     np.savez("mine.npz", sequences=x, labels=(x[:, 0] > 0).astype(int))
-    run("train", "mine.npz", "--model", "gru", "--epochs", "2", "--accelerator", "cpu")
-    assert read(tmp_path / "results" / "mine" / "gru-seed0.json")["status"] == "finished"
+    (tmp_path / "sub").mkdir()
+    np.savez("sub/mine.npz", sequences=x, labels=(x[:, 1] > 0).astype(int))
+    for path in ("mine.npz", "sub/mine.npz"):
+        run("train", path, "--model", "gru", "--epochs", "2", "--accelerator", "cpu")
+    records = [read(path) for path in tmp_path.glob("results/mine-*/gru-seed0.json")]
+    assert sorted(record["config"]["data"]["name"] for record in records) == [
+        "mine.npz",
+        "sub/mine.npz",
+    ]
+
+
+def test_started_twice_one_says_so_and_ends(tmp_path):
+    arguments = command(*tiny_arguments(tmp_path / "results", epochs=100_000))
+    record = tmp_path / "results" / "mix-poly-5" / "fru-seed0.json"
+    with subprocess.Popen(arguments, stdout=subprocess.DEVNULL) as first:
+        while not record.exists():
+            assert first.poll() is None
+            time.sleep(0.02)
+        second = subprocess.run(arguments, capture_output=True, text=True)
+        still_runs = first.poll() is None
+        first.kill()
+    assert still_runs
+    assert second.returncode == 1
+    assert second.stderr.startswith("Error: mix-poly-5 fru seed 0 is being trained by another")
+    assert len(second.stderr.strip().splitlines()) == 1
 
 
 def test_a_polite_end_says_how_to_go_on(tmp_path):

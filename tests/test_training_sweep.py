@@ -55,13 +55,15 @@ def test_the_test_set_is_not_looked_at(grid):
     assert not any(name.startswith("test") for name in epoch)
 
 
-def test_the_point_of_a_dead_process_is_taken_up(grid):
+@pytest.mark.parametrize("sign_of_life", [True, False])
+def test_the_point_of_a_dead_process_is_taken_up(grid, sign_of_life):
     run(grid, trials=3)
     study = optuna.load_study(
         study_name=grid.name, storage=f"sqlite:///{grid.folder / 'sweeps.db'}"
     )
-    trial = study.ask()  # as a process that took a point, gave a sign of life and died
-    study._storage.record_heartbeat(trial._trial_id)
+    trial = study.ask()  # as a process that took a point and died, after a sign of life or before
+    if sign_of_life:
+        study._storage.record_heartbeat(trial._trial_id)
     points = run(grid)
     assert [point.state for point in points] == ["finished"] * 4
 
@@ -81,3 +83,20 @@ def test_other_settings_are_another_sweep(grid):
 def test_a_storage_that_cannot_be_opened(grid):
     with pytest.raises(ValueError, match="--storage: cannot open"):
         run(grid, storage="sqlite:////no/such/folder/x.db")
+    with pytest.raises(
+        ValueError, match=r"cannot open postgresql\+psycopg://me:\*\*\*@127"
+    ) as error:
+        run(grid, storage="postgresql://me:secret@127.0.0.1:1/x")
+    assert "secret" not in str(error.value)
+
+
+def test_a_point_that_failed_is_put_back_once(grid):
+    """Also when the process that noticed the failure died before it could put the point back."""
+    run(grid, trials=1)
+    study = optuna.load_study(
+        study_name=grid.name, storage=f"sqlite:///{grid.folder / 'sweeps.db'}"
+    )
+    study.tell(study.ask(), state=optuna.trial.TrialState.FAIL)
+    assert [point.state for point in run(grid)] == ["finished"] * 4
+    done = study.get_trials(states=(optuna.trial.TrialState.COMPLETE,))
+    assert len(done) == 4

@@ -30,6 +30,8 @@ TINY = [
     "training.batch_size=7",
 ]
 
+TINY_GRU = [TINY[0], *TINY[4:]]  # without what only an FRU has
+
 
 def toy(task: str = "classify", n: int = 30, steps: int = 6) -> SequenceData:
     """A data set of a task, ragged where the task allows it."""
@@ -97,6 +99,17 @@ def python_command(*arguments: str, **options: Any) -> subprocess.CompletedProce
     """A program of this repository, in its folder."""
     program = [sys.executable, *arguments]
     return subprocess.run(program, capture_output=True, text=True, cwd=ROOT, **options)
+
+
+def torchfru_here(*arguments: str) -> str:
+    """The command in this process, which saves the imports."""
+    from typer.testing import CliRunner
+
+    from torchfru import cli
+
+    done = CliRunner().invoke(cli.app, arguments, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.output
 
 
 def finish(process: subprocess.Popen[str]) -> tuple[str, str]:

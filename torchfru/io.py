@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import difflib
 import errno
+import hashlib
 import os
 import secrets
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+BLOCK = 1 << 20  # bytes read at once
 
 # What a disk answers to a write; other errors inside the block are not about the file.
 _NAMES = ("EACCES", "EDQUOT", "EEXIST", "EFBIG", "EIO", "ENAMETOOLONG", "ENOSPC", "ENOTDIR")
@@ -92,6 +95,15 @@ def remove_leftovers(path: Path) -> None:
     """Delete the temporary files of writers that were killed. Only for the one writer of a file."""
     for leftover in path.parent.glob(f".{path.name}-*.tmp"):
         leftover.unlink(missing_ok=True)
+
+
+def file_sha256(path: Path) -> str:
+    """The SHA-256 of a file's content."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(BLOCK):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:

@@ -16,6 +16,7 @@ from torchfru.results import (
     iter_sweeps,
 )
 
+from ..experiments import EXPERIMENTS
 from ..plan import MEASUREMENTS
 from .records import NORMS, NUMBERS, Library, Record, Sweep
 
@@ -35,11 +36,18 @@ def read_library(folder: Path) -> Library:
         )
     return Library(
         folder,
-        tuple(found for found in runs.values() if isinstance(found, Record)),
+        tuple(found for found in runs.values() if isinstance(found, Record) and _ours(found)),
         {name: found for name, found in measured.items() if isinstance(found, Measurement)},
         {n: found for n, found in (runs | measured | sweeps).items() if isinstance(found, str)},
-        tuple(found for found in sweeps.values() if isinstance(found, Sweep)),
+        tuple(found for found in sweeps.values() if isinstance(found, Sweep) and _ours(found)),
     )
+
+
+def _ours(found: Record | Sweep) -> bool:
+    """Whether it is about an experiment of the paper, on its data, and not about a user's file."""
+    experiment = found.name.partition("/")[0]
+    data = {config.data.name for config in EXPERIMENTS.get(experiment, {}).values()}
+    return found.config.data.name in data
 
 
 def _name(path: Path) -> str:

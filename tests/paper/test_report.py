@@ -358,3 +358,20 @@ def test_build_report_writes_the_page(tmp_path):
     page = (tmp_path / "report.html").read_text()
     assert "a &lt;b&gt;CPU&lt;/b&gt;" in page
     assert "<b>CPU" not in page
+
+
+def test_the_tables_read_only_the_papers_runs(tmp_path):
+    """Whatever a user's file is called, and also where an experiment was given other data."""
+    save(tmp_path, make_run("imdb", "fru-5-10"))
+    mine = make_run("imdb", "fru-5-10", seed=1)
+    mine.config["data"]["name"] = "imdb.csv"
+    other = make_run("imdb", "rnn")
+    other.experiment = "imdb-0123abcd"
+    save(tmp_path, mine, other)
+    sweep = make_sweep("imdb", "fru-5-10", (0.1, 80.0))
+    sweep.config["data"]["name"] = "imdb.csv"
+    sweep.save(sweep_path(tmp_path, "imdb", "fru-5-10-0"))
+    library = read_library(tmp_path)
+    assert [record.name for record in library.runs] == ["imdb/fru-5-10-seed0"]
+    assert library.sweeps == ()
+    assert library.broken == {}

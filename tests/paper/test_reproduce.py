@@ -6,6 +6,7 @@ import io
 import json
 import re
 import signal
+import subprocess
 import sys
 import time
 from dataclasses import replace
@@ -198,6 +199,36 @@ def test_stopping_leaves_no_process_behind(tmp_path, monkeypatch):
     assert work.run() == []
     assert len(seen) == 2
     assert all(process.poll() is not None for process in seen)
+
+
+PARENT = """
+import sys, time
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from test_reproduce import Runner, tiny
+show = lambda running: [print(job.process.pid, flush=True) for job in running if job.record]
+Runner([tiny(epochs=1_000_000)], Path(sys.argv[2]), tick=show).run()
+"""
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
+def test_a_worker_ends_when_its_parent_is_killed(tmp_path):
+    arguments = [sys.executable, "-c", PARENT, str(Path(__file__).parent), str(tmp_path / "r")]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as parent:
+        pid = int(parent.stdout.readline())
+        assert is_alive(pid)
+        parent.kill()
+    patience = time.monotonic() + 30
+    while is_alive(pid) and time.monotonic() < patience:
+        time.sleep(0.02)
+    assert not is_alive(pid)
 
 
 def test_the_time_left_is_judged_by_the_epochs_so_far(tmp_path):

@@ -59,7 +59,7 @@ def sweep(
     use_threads(threads)
     console = Console(stderr=as_json)
     grid = Sweep(
-        record_name(experiment),
+        record_name(experiment, config),
         model,
         seed,
         config,

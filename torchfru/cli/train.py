@@ -59,7 +59,7 @@ def train(
     from ..training.progress import ProgressBar
 
     use_threads(threads)
-    run = Run(record_name(experiment), model, seed, config, results)
+    run = Run(record_name(experiment, config), model, seed, config, results)
     console = Console()
     record = run_experiment(
         run,

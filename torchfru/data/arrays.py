@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -50,15 +49,6 @@ def sha256(*arrays: Array) -> str:
     for array in arrays:
         little = array.astype(array.dtype.newbyteorder("<"), copy=False)
         digest.update(np.ascontiguousarray(little).data)
-    return digest.hexdigest()
-
-
-def file_sha256(path: Path) -> str:
-    """The SHA-256 of a file."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(BLOCK):
-            digest.update(block)
     return digest.hexdigest()
 
 

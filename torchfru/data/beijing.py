@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from .arrays import Array, file_sha256, require_choice, sha256
+from ..io import file_sha256
+from .arrays import Array, require_choice, sha256
 from .errors import DataError
 from .files import Source, locate
 from .sequence import SequenceData

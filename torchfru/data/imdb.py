@@ -13,7 +13,8 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from .arrays import BLOCK, Array, file_sha256, integers, require_count
+from ..io import file_sha256
+from .arrays import BLOCK, Array, integers, require_count
 from .errors import DataError
 from .files import Source, locate
 from .prepared import prepared

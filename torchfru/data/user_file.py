@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..io import did_you_mean, file_problem, printable
-from .arrays import Array, cut, file_sha256, floats, generator, integers, require_count, shuffled
+from ..io import did_you_mean, file_problem, file_sha256, printable
+from .arrays import Array, cut, floats, generator, integers, require_count, shuffled
 from .errors import DataError
 from .npz import Npz, open_npz
 from .sequence import DataSpec, Reading, SequenceData, Split

@@ -5,9 +5,10 @@ The settings are those of the paper's authors where they published any; a family
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
-from ..io import did_you_mean
+from ..io import did_you_mean, file_problem, file_sha256
 from . import beijing, custom, imdb, memory, mnist, synthetic
 from .config import DataConfig, ModelConfig, RunConfig, TrainingConfig
 from .override import override
@@ -53,9 +54,19 @@ def find_run(experiment: str, model: str) -> RunConfig:
     return models[model]
 
 
-def record_name(experiment: str) -> str:
-    """The folder of an experiment's records: its name, or that of the user's file."""
-    return Path(experiment).stem if experiment not in EXPERIMENTS else experiment
+def record_name(experiment: str, config: RunConfig) -> str:
+    """The folder of a run's records: the experiment, or the user's file and a digest of it.
+
+    Files of one name in two folders, or one that is called like an experiment, stay apart.
+    """
+    known = {run.data.name for runs in EXPERIMENTS.values() for run in runs.values()}
+    if config.data.name in known:
+        return experiment
+    path = Path(config.data.name).expanduser()
+    if problem := file_problem(path):
+        raise ValueError(f"{path}: {problem}")
+    stem = re.sub(r"[^\w.-]+", "_", path.stem)
+    return f"{stem}-{file_sha256(path)[:8]}"
 
 
 def _is_path(name: str) -> bool:

@@ -102,13 +102,14 @@ def run_experiment(
     """
     with quiet():
         trainer = _trainer(run, devices, nodes, accelerator, callbacks)
+    if data is None and not (resume and run.record.exists()):
+        data = _load(run, data_dir)  # an error in the settings leaves no folder behind
     with _locked(run, patience) if trainer.is_global_zero else nullcontext():
         begin = find_checkpoint(run, trainer.is_global_zero) if resume else None
         over = finished_record(run, begin) if resume else None
         if over is not None:
             return over
-        if data is None:
-            data = load(run.config.data.name, data_dir=data_dir, **run.config.data.options())
+        data = _load(run, data_dir) if data is None else data
         if begin is not None:
             _require_same_data(run, begin, data)
         splits = _split(data, run.config.data)
@@ -123,6 +124,10 @@ def run_experiment(
             with quiet():
                 _fit(trainer, module, RunData(module, splits["train"], measured))
         return recorder.record if trainer.is_global_zero else None
+
+
+def _load(run: Run, data_dir: Path | None) -> SequenceData:
+    return load(run.config.data.name, data_dir=data_dir, **run.config.data.options())
 
 
 @contextmanager

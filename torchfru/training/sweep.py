@@ -2,25 +2,30 @@
 
 The points of the grid wait in an Optuna study; any number of processes, on any number of
 machines that reach its storage, take them one by one. A process that dies stops sending signs of
-life, and its point goes back to those that wait.
+life; its trial fails, and its point is put back by another process. A point is put into the
+study only by a process that holds the sweep's lock, so that none is in it twice.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 
 import optuna
 from filelock import FileLock
-from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback, fail_stale_trials
+from optuna.exceptions import StorageInternalError
+from optuna.storages import RDBStorage, fail_stale_trials
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, Trial, TrialState
+from sqlalchemy import NullPool, create_engine, text
+from sqlalchemy.exc import SQLAlchemyError
 
 from ..data import SequenceData, load
 from ..experiments.config import RunConfig
@@ -31,6 +36,7 @@ from .run import Run, run_experiment
 LEARNING_RATES = (0.001, 0.005, 0.01, 0.05, 0.1)
 DECAYS = (0.8, 0.85, 0.9, 0.95, 0.99)
 ALIVE, DEAD = 5, 20  # seconds between signs of life, and without one until a process is given up
+ADVISORY_KEY = 7_461_983  # of the lock in a PostgreSQL database: any number that others do not use
 
 
 @dataclass(frozen=True)
@@ -106,7 +112,7 @@ def run_sweep(
                 report(_point(trial))
 
         taken = 0
-        while (trials is None or taken < trials) and _wait_for_work(study):
+        while (trials is None or taken < trials) and _wait_for_work(sweep, study, storage):
             study.optimize(objective, n_trials=1, callbacks=[tell])
             taken += 1
             _save(sweep, study, summarize(study))
@@ -142,10 +148,13 @@ def _train(sweep: Sweep, trial: Trial, data: SequenceData, accelerator: str) -> 
     """One point, from where it was cut off; its score on the validation part."""
     if "lr" not in trial.user_attrs:  # another process took the last one before us
         raise optuna.TrialPruned
+    trial.set_user_attr("began", True)
     for name in ("lr", "lr_decay"):
         trial.suggest_float(name, 1e-9, 1.0)  # gives the enqueued value, and shows it to Optuna
     run = sweep.run(trial.user_attrs["lr"], trial.user_attrs["lr_decay"])
-    record = run_experiment(run, resume=True, data=data, parts=(), accelerator=accelerator)
+    record = run_experiment(  # a process that was only slow may be at it still: wait for it
+        run, resume=True, data=data, parts=(), accelerator=accelerator, patience=-1
+    )
     assert record is not None
     measure = "validation_accuracy" if is_accuracy(data.task) else "validation_mse"
     score = record.last[measure]
@@ -157,55 +166,92 @@ def _train(sweep: Sweep, trial: Trial, data: SequenceData, accelerator: str) -> 
 def _open(sweep: Sweep, storage: str | None, direction: StudyDirection) -> optuna.Study:
     """The study, with every point of the grid in it once."""
     sweep.folder.mkdir(parents=True, exist_ok=True)
-    url = storage or f"sqlite:///{sweep.folder / 'sweeps.db'}"
-    alone = FileLock(sweep.folder / "sweeps.lock") if storage is None else nullcontext()
-    with alone:
-        try:
-            shared = RDBStorage(
-                url,
-                heartbeat_interval=ALIVE,
-                grace_period=DEAD,
-                heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback(),
+    try:
+        with _lock(sweep, storage):
+            shared = RDBStorage(_url(sweep, storage), heartbeat_interval=ALIVE, grace_period=DEAD)
+            study = optuna.create_study(
+                study_name=sweep.name, storage=shared, direction=direction, load_if_exists=True
             )
-        except Exception as error:
-            first = str(error).strip().splitlines()[0]
-            raise ValueError(f"--storage: cannot open {url}: {first}") from error
-        study = optuna.create_study(
-            study_name=sweep.name, storage=shared, direction=direction, load_if_exists=True
-        )
-        _require_same_settings(sweep, study)
-        known = {(point.lr, point.lr_decay) for point in summarize(study)}
-        for lr, lr_decay in product(sweep.learning_rates, sweep.decays):
-            if (lr, lr_decay) not in known:
-                point = {"lr": lr, "lr_decay": lr_decay}
-                study.enqueue_trial(point, user_attrs=point)
+            _require_same_settings(sweep, study)
+            _enqueue_missing(sweep, study)
+    except (SQLAlchemyError, StorageInternalError) as error:
+        first = str(error).strip().splitlines()[0]
+        shown = re.sub(r":[^:@/]*@", ":***@", _url(sweep, storage))  # without the password
+        raise ValueError(f"--storage: cannot open {shown}: {first}") from error
     return study
+
+
+def _url(sweep: Sweep, storage: str | None) -> str:
+    if storage is None:
+        return f"sqlite:///{sweep.folder / 'sweeps.db'}"
+    return re.sub("^postgres(ql)?://", "postgresql+psycopg://", storage)
+
+
+@contextmanager
+def _lock(sweep: Sweep, storage: str | None) -> Iterator[None]:
+    """For one process at a time, on any machine that shares the study; whatever ends it frees it.
+
+    PostgreSQL has locks of its own, which end with the connection. The file of the others is
+    beside the checkpoints.
+    """
+    url = _url(sweep, storage)
+    if not url.startswith("postgresql"):
+        with FileLock(sweep.folder / "sweeps.lock"):
+            yield
+        return
+    try:
+        engine = create_engine(url, poolclass=NullPool)
+    except ModuleNotFoundError as missing:
+        raise ValueError(
+            f"--storage: PostgreSQL needs {missing.name}: pip install 'torchfru[postgres]'"
+        ) from None
+    with engine.connect() as connection:
+        connection.execute(text("SELECT pg_advisory_lock(:key)"), {"key": ADVISORY_KEY})
+        yield
+
+
+def _enqueue_missing(sweep: Sweep, study: optuna.Study) -> None:
+    """Put each point into the study that is not in it, or only as a trial that failed."""
+    known = {(point.lr, point.lr_decay) for point in summarize(study)}
+    for lr, lr_decay in product(sweep.learning_rates, sweep.decays):
+        if (lr, lr_decay) not in known:
+            point = {"lr": lr, "lr_decay": lr_decay}
+            study.enqueue_trial(point, user_attrs=point)
 
 
 def _require_same_settings(sweep: Sweep, study: optuna.Study) -> None:
     settings = sweep.config.to_dict()
     for name in ("lr", "lr_decay"):
         settings["training"].pop(name)
-    text = json.dumps(settings, sort_keys=True)
-    before = study.user_attrs.get("settings", text)
-    if before != text:
+    now = json.dumps(settings, sort_keys=True)
+    before = study.user_attrs.get("settings", now)
+    if before != now:
         raise ValueError(
             f"the sweep {sweep.name} was begun with other settings; give the same ones to go on, "
             "or a new --name to start another one"
         )
-    study.set_user_attr("settings", text)
+    study.set_user_attr("settings", now)
 
 
-def _wait_for_work(study: optuna.Study) -> bool:
+def _wait_for_work(sweep: Sweep, study: optuna.Study, storage: str | None) -> bool:
     """Whether a point waits; for those of a process that may be dead, until that is known."""
     patience = time.monotonic() + DEAD + ALIVE
     while True:
         fail_stale_trials(study)
+        with _lock(sweep, storage):
+            _enqueue_missing(sweep, study)
         if study.get_trials(deepcopy=False, states=(TrialState.WAITING,)):
             return True
         running = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
-        if not running or time.monotonic() > patience:
+        if not running:
             return False
+        if time.monotonic() > patience:  # all of them send signs of life, or never sent one
+            silent = [trial for trial in running if "began" not in trial.user_attrs]
+            if not silent:
+                return False
+            for trial in silent:  # killed between taking the point and the first sign of life
+                study.tell(trial.number, state=TrialState.FAIL)
+            continue
         time.sleep(min(1.0, ALIVE))
 
 
