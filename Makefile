@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: run test test-long check clean
+.PHONY: run test test-long test-versions check clean
 
 run: $(READY)
 	$(BIN)/python examples/demo.py --plot out/demo.png
@@ -15,6 +15,10 @@ test: check
 # Searches and kills that take minutes: by hand, before a release.
 test-long: $(READY)
 	$(BIN)/pytest -n 2 -m long
+
+# The layers with the oldest and the newest torch: downloads up to 3 GB each, by hand.
+test-versions: $(READY)
+	$(BIN)/python tests/versions.py
 
 check: $(READY)
 	$(BIN)/ruff check .

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -136,16 +135,20 @@ class FRU(FRUMemory, RecurrentLayer):
         long = not torch.compiler.is_exporting() and x.shape[0] > PIECE
         for piece in x.split(PIECE) if long else (x,):
             make = partial(self._scaled_rows, t, slice(done, done + piece.shape[0]), suffix)
-            with made_again(make) if long else nullcontext(make()) as rows:
-                y, memory = fru_scan(
-                    piece,
-                    memory,
-                    rows,
-                    weights,
-                    nonlinearity=self.nonlinearity,
-                    every_step=every_step,
-                    lengths=None if lengths is None else lengths - done,
-                )
+            scan = partial(
+                fru_scan,
+                piece,
+                memory,
+                weights=weights,
+                nonlinearity=self.nonlinearity,
+                every_step=every_step,
+                lengths=None if lengths is None else lengths - done,
+            )
+            if long:
+                with made_again(make) as rows:
+                    y, memory = scan(rows=rows)
+            else:
+                y, memory = scan(rows=make())
             if y is not None:
                 outputs.append(y)
             done += piece.shape[0]

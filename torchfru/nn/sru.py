@@ -41,10 +41,8 @@ class SRUMemory(nn.Module):
         the meta device and loaded.
         """
         dtype = torch.promote_types(x.dtype, torch.float32)
-        if x.device.type == "cpu":
-            return torch.tensor(self.alphas, dtype=dtype, device=x.device)
-        # Filled on the device: a CUDA graph cannot hold a copy from the CPU.
-        return torch.stack([torch.full((), a, dtype=dtype, device=x.device) for a in self.alphas])
+        # Filled, not copied from the CPU, which a CUDA graph cannot do.
+        return torch.stack([x.new_full((), alpha, dtype=dtype) for alpha in self.alphas])
 
     def reset_parameters(self) -> None:
         """Weights from a normal of deviation 0.1 cut at 0.2, biases 0: as for FRU."""

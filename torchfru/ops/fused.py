@@ -47,7 +47,8 @@ def scan(
         return collapsed.scan(x, u, rows, weights, **options)  # type: ignore[arg-type]
     if x.shape[2] > len(w.weight_gh):  # fewer numbers to lay out and to read in the loop
         x = _project(x, w)
-        w = w._replace(weight_xh=torch.eye(x.shape[2], dtype=x.dtype), bias_h=None)
+        eye = torch.eye(x.shape[2], dtype=x.dtype)
+        w = Weights(w.weight_ug, w.bias_g, w.weight_gh, eye, None, w.weight_uy, w.bias_y)
     z = _start(u, w.weight_ug, w.bias_g, samples)
     y = _start(u, w.weight_uy, w.bias_y, samples) if every_step else None
     weight_uy = w.weight_uy if every_step else None  # or else it must get no gradient here

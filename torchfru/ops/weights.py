@@ -22,7 +22,7 @@ class Weights(NamedTuple):
     bias_y: Tensor | None  # b_y (n_y,)
 
     def to(self, dtype: torch.dtype) -> Weights:
-        return Weights._make(None if w is None else w.to(dtype) for w in self)
+        return Weights(*[None if w is None else w.to(dtype) for w in self])
 
 
 def identity(x: Tensor) -> Tensor:
