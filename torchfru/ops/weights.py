@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,7 +22,8 @@ class Weights(NamedTuple):
     bias_y: Tensor | None  # b_y (n_y,)
 
     def to(self, dtype: torch.dtype) -> Weights:
-        return Weights(*[None if w is None else w.to(dtype) for w in self])
+        wide: list[Any] = [None if w is None else w.to(dtype) for w in self]
+        return Weights(*wide)
 
 
 def identity(x: Tensor) -> Tensor:
