@@ -37,16 +37,15 @@ def _each_step_exported(
     """As one operator of torch that holds the loop, for any number of steps and samples."""
     from torch._higher_order_ops.scan import scan  # imports torch's compiler
 
-    samples = carry.shape[0]
+    # AOTInductor looks for the sizes of the outputs among what a step was given: a step uses the
+    # number of samples, and so is given it. With strict=True, torch.export gives all sizes.
+    samples, strict = carry.shape[0], torch.compiler.is_dynamo_compiling()
 
     def combine(carry: Tensor, inputs_t: list[Tensor]) -> tuple[Tensor, Tensor]:
         carry, output = step(carry, *inputs_t)
         if output is None:
             return carry, carry.new_empty(carry.shape[0], 0)
         output = output.clone() if output is carry else output  # scan wants no aliases
-        # AOTInductor looks for the sizes of the outputs among what a step was given: give it the
-        # number of samples. Dynamo does so by itself.
-        strict = torch.compiler.is_dynamo_compiling()
         return carry, output if strict else output.reshape(samples, *output.shape[1:])
 
     found: Any = scan(combine, carry, list(inputs))
