@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import struct
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -32,6 +33,8 @@ UNREADABLE = (
     SyntaxError,
     TypeError,
     MemoryError,
+    RecursionError,
+    tokenize.TokenError,  # NumPy parses a header as Python
     struct.error,
     zipfile.BadZipFile,
     zlib.error,
