@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from torchfru.experiments.config import RunConfig
+from torchfru.io import printable
 from torchfru.results import (
     Measurement,
     RunResult,
@@ -59,7 +60,7 @@ def _attempt(read: Callable[[Path], T], path: Path) -> T | str:
     try:
         return read(path)
     except ValueError as error:
-        return str(error)
+        return printable(error)
 
 
 def _read_run(path: Path) -> Record:

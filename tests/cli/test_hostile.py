@@ -21,6 +21,7 @@ import hostile
 import numpy as np
 import pytest
 import torch
+from report_helpers import make_results
 from typer.testing import CliRunner, Result
 
 from torchfru import cli
@@ -296,11 +297,35 @@ def test_all_hostile_inputs(place, monkeypatch):
     check(cases, place)
 
 
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [("bad\x1b[31m.csv", b"a\n[bold]x\n"), ("[red]bad[/].npz", b"PK"), ("bad.csv", b"\xff\xfe")],
-)
-def test_in_a_process_of_its_own(tmp_path, name, content):
+@pytest.mark.long
+def test_the_report_of_bad_records(tmp_path, monkeypatch):
+    """Each is named and counted, and the report is written from the good ones."""
+    from paper.cli import app
+
+    monkeypatch.chdir(tmp_path)
+    make_results(Path("results"))
+    record = min(Path("results").glob("*/*-seed0.json"))
+    folder, good = record.parent, json.loads(record.read_text())
+    names = [name for name, _ in hostile.records(good)]
+    for name in names:  # a run of its own, so that only the spoiled field is wrong
+        content = dict(hostile.records({**good, "model": name, "seed": 7}))[name]
+        (folder / f"{name}-seed7.json").write_bytes(content)
+    list(hostile.not_files(folder, "-seed8.json"))
+    there = len(list(Path("results").glob("*/*-seed*.json")))
+    done = CliRunner().invoke(app, ["report", "--html", "out/r.html", "--markdown", "out/r.md"])
+    assert done.exit_code == 0, done.exception
+    for name in ("cut5", "epochs2", "deep", "pipe", "folder", "loop", "socket", "zero"):
+        assert re.search(rf"Not read: .*/{name}-seed[78].json", done.stderr), name
+    read, skipped = re.search(r"(\d+) runs read", done.stdout), done.stderr.count("Not read: ")
+    assert f"{skipped} files were not read." in done.stderr
+    assert int(read[1]) + skipped == there
+    assert "\x1b" not in done.output
+    page = Path("out/r.html").read_text() + Path("out/r.md").read_text()
+    assert "\x1b" not in page
+
+
+def test_in_a_process_of_its_own(tmp_path):
+    name, content = "[red]bad\x1b[31m.csv", b"a\n[bold]x\n"
     (tmp_path / name).write_bytes(content)
     command = [sys.executable, "-m", "torchfru", "train", str(tmp_path / name)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=120)

@@ -172,7 +172,7 @@ def _headers() -> Files:
 def _not_archives() -> Files:
     good = npz_bytes(**GOOD_NPZ)
     yield "empty", b""
-    yield "pickle", pickle.dumps(Evil())
+    yield "disguised", pickle.dumps(Evil())
     plain = io.BytesIO()
     np.save(plain, GOOD_NPZ["sequences"])
     yield "npy", plain.getvalue()
@@ -190,12 +190,10 @@ def _not_archives() -> Files:
         for name in ("sequences.npy", "sequences"):
             archive.writestr(name, plain.getvalue())
     yield "twice", twice.getvalue()
-    yield (
-        "password",
-        good.replace(b"PK\x03\x04\x14\x00\x00", b"PK\x03\x04\x14\x00\x01").replace(
-            b"PK\x01\x02\x14\x03\x14\x00\x00", b"PK\x01\x02\x14\x03\x14\x00\x01"
-        ),
-    )
+    locked = bytearray(good)
+    for mark, place in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        locked[good.index(mark) + place] |= 1  # says that it needs a password
+    yield "password", bytes(locked)
 
 
 def flipped(content: bytes, count: int, seed: int) -> Files:
