@@ -14,7 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import collapsed, fused, reference, sru
+from . import collapsed, fused, gpu, reference, sru
+from .gpu import check, operator
 from .steps import exporting
 from .weights import NONLINEARITIES, Weights, transforms_active
 
@@ -33,6 +34,8 @@ Scan = Callable[..., tuple[Tensor | None, Tensor]]
 _FRU_SCANS: dict[str, Scan] = {"reference": reference.scan, "collapsed": collapsed.scan}
 if find_spec("numba") is not None:
     _FRU_SCANS["numba"] = fused.scan
+if find_spec("triton") is not None:
+    _FRU_SCANS["triton"] = operator.scan
 
 _warned = False
 
@@ -43,7 +46,7 @@ def available_backends() -> tuple[str, ...]:
     >>> available_backends()[:2]
     ('reference', 'collapsed')
     """
-    return tuple(_FRU_SCANS)
+    return tuple(name for name in _FRU_SCANS if name != "triton" or gpu.available())
 
 
 class use_backend:
@@ -142,7 +145,7 @@ def fru_scan(
     No u is an empty memory.
     """
     # Samples at different times share no A(t): for them only the direct form exists.
-    name = "reference" if rows.dim() == 3 else _pick(x, _wide(x))
+    name = "reference" if rows.dim() == 3 else _pick(x, len(weights.weight_ug))
     if u is None and name != "numba":
         u = _empty(x, weights)
     return _accumulate(_FRU_SCANS[name], x, u, rows, weights, **options)
@@ -160,24 +163,30 @@ def _empty(x: Tensor, weights: Weights) -> Tensor:
     return x.new_zeros(x.shape[1], weights.weight_ug.shape[1])
 
 
-def _pick(x: Tensor, wide: torch.dtype) -> str:
-    """The chosen backend, or the best one for a tensor that is computed in this dtype."""
-    fusable = x.device.type == "cpu" and wide in (torch.float32, torch.float64)
-    chosen = chosen_backend()
-    if chosen == "numba" and not fusable:
+def _pick(x: Tensor, n_g: int) -> str:
+    """The chosen backend, or the best one for the tensor at hand."""
+    wide, chosen = _wide(x), chosen_backend()
+    on_cpu = x.device.type == "cpu" and wide in (torch.float32, torch.float64)
+    if chosen == "numba" and not on_cpu:
         raise ValueError(
             f"use_backend: 'numba' computes on the CPU in float32 or float64, not on "
             f"{x.device} in {wide}; choose 'auto'"
         )
-    if chosen == "numba" and transforms_active():  # the operator has no rules for torch.func
+    if chosen == "triton" and (limit := gpu.limit(x.device, wide, n_g)) is not None:
+        raise ValueError(f"use_backend: 'triton' computes {limit}; choose 'auto'")
+    # The operators have no rules for torch.func, and what is exported shall run where there is
+    # neither Numba nor Triton nor Python.
+    plain = transforms_active() or (chosen == "auto" and exporting())
+    if plain and chosen in ("auto", "numba", "triton"):
         return "collapsed"
     if chosen != "auto":
         return chosen
-    if fusable and "numba" not in _FRU_SCANS:
+    if x.device.type in gpu.DEVICES:
+        usable = "triton" in _FRU_SCANS and gpu.limit(x.device, wide, n_g) is None
+        return "triton" if usable and check.proved(x.device) else "collapsed"
+    if on_cpu and "numba" not in _FRU_SCANS:
         _warn_once()
-    # What is exported shall run where there is no Numba, and no Python.
-    fused = fusable and "numba" in _FRU_SCANS and not transforms_active() and not exporting()
-    return "numba" if fused else "collapsed"
+    return "numba" if on_cpu and "numba" in _FRU_SCANS else "collapsed"
 
 
 def _warn_once() -> None:
