@@ -1,4 +1,4 @@
-"""Small steps that the data sets share: seeded order, splits, checksums, option checks."""
+"""Functions that the data sets share: random order, splits, checksums, checks of options."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ Array = NDArray[Any]
 BLOCK = 1 << 20
 
 
+class DataError(RuntimeError):
+    """Data that cannot be used: one line that names the file and says what to do."""
+
+
 def generator(seed: int) -> np.random.Generator:
     """The source of every random number here: the same numbers on every machine."""
     return np.random.Generator(np.random.PCG64(seed))
@@ -30,10 +34,10 @@ def shuffled(n: int, rng: np.random.Generator) -> Array:
     return np.argsort(rng.random(n), kind="stable")
 
 
-def cut(n: int, test: float) -> int:
-    """Where n things part into training and test: the test part is at least one.
+def train_size(n: int, test: float) -> int:
+    """The number of n samples to train on; at least one is kept for the test.
 
-    >>> cut(4000, test=0.2)
+    >>> train_size(4000, test=0.2)
     3200
     """
     if not 0 < test < 1:

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from ..io import file_sha256
-from .arrays import Array, require_choice, sha256
-from .errors import DataError
+from .arrays import Array, DataError, require_choice, sha256
 from .files import Source, locate
 from .sequence import SequenceData
 from .series import forecast

@@ -14,10 +14,8 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from ..io import file_sha256
-from .arrays import BLOCK, Array, integers, require_count
-from .errors import DataError
-from .files import Source, locate
-from .prepared import prepared
+from .arrays import BLOCK, Array, DataError, integers, require_count
+from .files import Source, locate, prepared
 from .sequence import SequenceData, Split
 
 URL = "https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz"

@@ -10,8 +10,16 @@ from pathlib import Path
 
 import numpy as np
 
-from .arrays import Array, cut, floats, generator, integers, require_choice, shuffled
-from .errors import DataError
+from .arrays import (
+    Array,
+    DataError,
+    floats,
+    generator,
+    integers,
+    require_choice,
+    shuffled,
+    train_size,
+)
 from .files import Source, locate
 from .sequence import SequenceData, Split
 
@@ -155,7 +163,7 @@ def _mnist(
     n = len(train_y)
     if split == "released":
         mixed = shuffled(len(y), generator(seed))
-        x, y, n = x[mixed], y[mixed], cut(len(y), test=0.2)
+        x, y, n = x[mixed], y[mixed], train_size(len(y), test=0.2)
     ordered = x.reshape(len(x), PIXELS)[:, order]
     inputs = floats(ordered.reshape(len(x), steps, PIXELS // steps)).div_(255)  # (N, L, n_in)
     mean, deviation = SCALES[pixels]

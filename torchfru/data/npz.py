@@ -18,8 +18,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.lib import format as npy
 
-from .arrays import Array
-from .errors import DataError
+from .arrays import Array, DataError
 
 BLOCK_BYTES = 1 << 22
 UNREADABLE = (

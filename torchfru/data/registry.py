@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import beijing, imdb, memory, mnist, synthetic
-from .errors import DataError
+from . import beijing, imdb, mnist, synthetic
+from .arrays import DataError
 from .files import Source, find
 from .sequence import SequenceData, Task
 from .user_file import SUFFIXES, user_file
@@ -51,8 +51,8 @@ DATASETS: dict[str, DataSet] = {
     for entry in (
         DataSet("mix-sin", "predict", "mixtures of five curves of sines", synthetic.mix_sin),
         DataSet("mix-poly", "predict", "mixtures of five polynomials", synthetic.mix_poly),
-        DataSet("adding", "regress", "add two marked numbers far apart", memory.adding),
-        DataSet("copy", "tag", "repeat ten symbols after a delay", memory.copy),
+        DataSet("adding", "regress", "add two marked numbers far apart", synthetic.adding),
+        DataSet("copy", "tag", "repeat ten symbols after a delay", synthetic.copy),
         DataSet(
             "pixel-mnist",
             "classify",

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from .arrays import Array, cut, floats, require_count
+from .arrays import Array, floats, require_count, train_size
 from .sequence import Reading, Scaling, SequenceData, Split
 
 BLOCK_VALUES = 1 << 20
@@ -32,7 +32,7 @@ def forecast(
     """
     require_count("length", length)
     series = np.ascontiguousarray(series, dtype=np.float64).reshape(len(series), -1)  # (T, C)
-    n = cut(len(series), test)
+    n = train_size(len(series), test)
     longest = min(n - 1, len(series) - n)
     if longest < length:
         raise ValueError(

@@ -1,4 +1,6 @@
-"""The paper's synthetic data, its Algorithms 1 and 2: mixtures of sine curves and polynomials.
+"""Generated data: the paper's mixtures of curves, and the adding and copy problems.
+
+The paper's Algorithms 1 and 2 generate mixtures of sine curves and polynomials.
 
 Five curves are fixed for the data set, and each sequence l is a random mixture of them:
 
@@ -21,14 +23,27 @@ from __future__ import annotations
 
 import numpy as np
 
-from .arrays import Array, cut, floats, generator, require_choice, require_count, sha256
-from .sequence import SequenceData, Split
+from .arrays import (
+    Array,
+    floats,
+    generator,
+    integers,
+    require_choice,
+    require_count,
+    sha256,
+    train_size,
+)
+from .sequence import IGNORED, SequenceData, Split
 
 COMPONENTS = 5  # k
 FREQUENCIES = 15  # d of Algorithm 1
 NOISE = 0.1  # N(0, 0.1): the standard deviation
 TEST = 0.2
 VARIANTS = ("paper", "released")
+
+SYMBOLS = 8  # kinds of symbols to copy
+COPIED = 10  # symbols to copy
+BLANK, GO = SYMBOLS, SYMBOLS + 1  # the two further channels
 
 
 def mix_sin(
@@ -68,7 +83,7 @@ def mix_poly(
 
 
 def mix(curves: Array, size: int, rng: np.random.Generator, biases: int) -> Array:
-    """(size, T) mixtures of the curves (k, T), each with so many biases added to it."""
+    """(size, T) mixtures of the curves (k, T), each with this number of biases added."""
     delta = rng.normal(0, NOISE, (size, len(curves)))
     b = rng.normal(0, NOISE, (size, biases))
     # One component after the other: a matrix product may add in another order elsewhere.
@@ -106,7 +121,7 @@ def _mixtures(
         inputs, targets = x[:, :-1, None], x[:, 1:, None]  # (N, T-1, 1) each
     else:
         inputs, targets = x[:, :, None], x[:, 1:]  # (N, T, 1), (N, T-1)
-    n = cut(size, TEST)
+    n = train_size(size, TEST)
     return SequenceData(
         name=name,
         task="predict" if next_value else "regress",
@@ -116,4 +131,63 @@ def _mixtures(
         output_size=targets.shape[-1],
         seq_len=inputs.shape[1],
         checksums={name: sha256(x)},
+    )
+
+
+def adding(*, length: int = 100, size: int = 10_000, seed: int = 0) -> SequenceData:
+    """Add the two numbers that are marked, one in each half of a sequence of random numbers.
+
+    Channel 0 is uniform in [0, 1), channel 1 marks two steps. Always to answer 1 has a mean
+    squared error of 1/6.
+    """
+    require_count("adding: length", length, least=2)
+    require_count("adding: size", size, least=2)
+    rng, rows, half = generator(seed), np.arange(size), length // 2
+    values = rng.random((size, length))
+    first = (rng.random(size) * half).astype(np.int64)
+    second = half + (rng.random(size) * (length - half)).astype(np.int64)
+    marks = np.zeros((size, length))
+    marks[rows, first] = marks[rows, second] = 1
+    inputs = np.stack([values, marks], -1).astype(np.float32)  # (N, L, 2)
+    targets = (values[rows, first] + values[rows, second]).astype(np.float32)[:, None]  # (N, 1)
+    n = train_size(size, TEST)
+    return SequenceData(
+        name="adding",
+        task="regress",
+        train=Split(floats(inputs[:n]), floats(targets[:n])),
+        test=Split(floats(inputs[n:]), floats(targets[n:])),
+        input_size=2,
+        output_size=1,
+        seq_len=length,
+        checksums={"adding": sha256(inputs, targets)},
+    )
+
+
+def copy(*, length: int = 100, size: int = 10_000, seed: int = 0) -> SequenceData:
+    """Repeat ten symbols of eight kinds after a delay of ``length`` steps.
+
+    A step is one-hot in 10 channels: a symbol (0..7), blank (8) or go (9). The ten symbols,
+    length - 1 blanks, go, then ten blanks, at which the symbols are to be named in order:
+    length + 20 steps. Guessing has a cross entropy of log 8.
+    """
+    require_count("copy: length", length)
+    require_count("copy: size", size, least=2)
+    rng = generator(seed)
+    symbols = (rng.random((size, COPIED)) * SYMBOLS).astype(np.int64)  # (N, 10)
+    steps = np.full((size, length + 2 * COPIED), BLANK)
+    steps[:, :COPIED] = symbols
+    steps[:, COPIED + length - 1] = GO
+    targets = np.full(steps.shape, IGNORED)
+    targets[:, -COPIED:] = symbols
+    inputs = np.eye(SYMBOLS + 2, dtype=np.float32)[steps]  # (N, L, 10)
+    n = train_size(size, TEST)
+    return SequenceData(
+        name="copy",
+        task="tag",
+        train=Split(floats(inputs[:n]), integers(targets[:n])),
+        test=Split(floats(inputs[n:]), integers(targets[n:])),
+        input_size=SYMBOLS + 2,
+        output_size=SYMBOLS,
+        seq_len=steps.shape[1],
+        checksums={"copy": sha256(steps)},
     )

@@ -18,8 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..io import printable
-from .arrays import Array
-from .errors import DataError
+from .arrays import Array, DataError
 
 BLOCK_CELLS = 200_000
 LARGEST = float(np.finfo(np.float32).max)

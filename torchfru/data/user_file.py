@@ -21,8 +21,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..io import did_you_mean, file_problem, file_sha256, printable
-from .arrays import Array, cut, floats, generator, integers, require_count, shuffled
-from .errors import DataError
+from .arrays import (
+    Array,
+    DataError,
+    floats,
+    generator,
+    integers,
+    require_count,
+    shuffled,
+    train_size,
+)
 from .npz import Npz, open_npz
 from .sequence import DataSpec, Reading, SequenceData, Split
 from .series import forecast
@@ -401,7 +409,7 @@ def _classify(
             f"{path}: all labels are {printable(found.classes[0])}; to classify takes at least 2 "
             "classes"
         )
-    order, n = shuffled(len(labels), generator(seed)), cut(len(labels), test)
+    order, n = shuffled(len(labels), generator(seed)), train_size(len(labels), test)
     _reorder(values, order)
     lengths, labels = lengths[order], labels[order]
     ragged = bool((lengths < values.shape[1]).any())

@@ -10,7 +10,7 @@ from torchfru.data.files import Source
 from torchfru.data.registry import _options
 from torchfru.data.user_file import user_file
 
-TEXT = (Path(__file__).parents[1] / "docs" / "data.md").read_text()
+TEXT = (Path(__file__).parents[2] / "docs" / "data.md").read_text()
 
 
 def test_examples_run_and_print_what_they_say(tmp_path, monkeypatch, capsys):

@@ -18,9 +18,15 @@ from data_helpers import Server, beijing_rows, make_beijing, make_mnist
 from torchfru.data import DataError, available, load, verify
 from torchfru.data import beijing as beijing_module
 from torchfru.data import mnist as mnist_module
-from torchfru.data.download import download
-from torchfru.data.files import Source, cache_folder, find, locate, replacing
-from torchfru.data.prepared import prepared
+from torchfru.data.files import (
+    Source,
+    cache_folder,
+    download,
+    find,
+    locate,
+    prepared,
+    replacing,
+)
 
 CONTENT = np.random.default_rng(0).bytes(300_000)
 
@@ -154,7 +160,7 @@ def test_an_address_that_is_gone(cache, source, server):
 
 
 def test_without_pooch(cache, source, monkeypatch):
-    from torchfru.data import download as module
+    from torchfru.data import files as module
 
     monkeypatch.setattr(module, "PACKAGES", ("pooch", "no_such_package"))
     with pytest.raises(DataError, match=r"needs no_such_package: pip install 'torchfru\[train\]'"):
