@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 import re
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -14,54 +16,94 @@ from training_helpers import torchfru_command
 import torchfru
 
 ROOT = Path(__file__).parents[1]
-PACKAGE = ROOT / "torchfru"
 
-# What each part may import of the package; data flows one way.
-ALLOWED = {
-    "basis": set(),
-    "ops": {"ops", "io"},
-    "nn": {"nn", "basis", "ops"},
-    "io": set(),
-    "data": {"data", "io"},
-    "results": {"io"},
-    "experiments": {"experiments", "io"},
-    "training": {"training", "data", "nn", "experiments", "io", "results"},
-    "cli": {"cli", "data", "experiments", "io", "results", "training", "__init__"},
-    "__init__": {"basis", "nn", "ops"},
-    "__main__": {"cli"},
-}
+# The rooms of the library in order: each may import those before it, nothing points back.
+ROOMS = ("io", "basis", "ops", "nn", "data", "results", "records", "experiments", "training")
+FRONT = ("__init__", "cli", "__main__")
+# Beside the library, and what each of them may import.
+BESIDE = {"paper": {"paper"}, "benchmarks": {"benchmarks", "paper"}, "examples": set()}
 
 
-def part_of(path: Path) -> str:
-    relative = path.relative_to(PACKAGE)
-    return relative.parts[0].removesuffix(".py")
+def modules() -> dict[str, Path]:
+    """Every file by the name that imports it."""
+    found = {}
+    for room in ("torchfru", *BESIDE):
+        for path in (ROOT / room).rglob("*.py"):
+            name = path.relative_to(ROOT).with_suffix("")
+            found[".".join(name.parts).removesuffix(".__init__")] = path
+    return found
 
 
-def imported_parts(path: Path) -> set[str]:
-    """The parts of the package that a file imports, relative or absolute, anywhere in it."""
-    parts = set()
-    package = ["torchfru", *path.relative_to(PACKAGE).parent.parts]
+MODULES = modules()
+
+
+def imports(name: str) -> set[str]:
+    """The files that a file imports, anywhere in it: lazily, or only for types, as well."""
+    path, found = MODULES[name], set()
+    package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else []
-            module = [*base, *(node.module or "").split(".")]
-            module = [name for name in module if name]
-            names = [module] if len(module) > 1 else [[*module, a.name] for a in node.names]
+            module = ".".join([*base, *(node.module or "").split(".")]).strip(".")
+            wanted = [f"{module}.{alias.name}" for alias in node.names]
+            found |= {one if one in MODULES else module for one in wanted}
         elif isinstance(node, ast.Import):
-            names = [alias.name.split(".") for alias in node.names]
-        else:
-            continue
-        for name in names:
-            if name[0] == "torchfru" and len(name) > 1:
-                known = (PACKAGE / name[1]).is_dir() or (PACKAGE / f"{name[1]}.py").exists()
-                parts.add(name[1] if known else "__init__")
-    return parts
+            found |= {alias.name for alias in node.names}
+    return {one for one in found if one in MODULES} - {name}
 
 
-@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda p: p.name)
-def test_imports_go_one_way(path):
-    part = part_of(path)
-    assert imported_parts(path) <= ALLOWED[part], f"{part} may import {ALLOWED[part]} only"
+def room_of(name: str) -> str:
+    """``torchfru.ops.sru`` is in ops; what is not in the library is in its first name."""
+    first, *rest = name.split(".")
+    return (rest[0] if rest else "__init__") if first == "torchfru" else first
+
+
+def allowed(room: str) -> set[str]:
+    if room in BESIDE:
+        return BESIDE[room] | {*ROOMS, *FRONT}
+    before = ROOMS if room in FRONT else ROOMS[: ROOMS.index(room)]
+    return {*before, room, *({"__init__", "cli"} if room in ("cli", "__main__") else ())}
+
+
+@pytest.mark.parametrize("name", sorted(MODULES))
+def test_rooms_import_one_way(name):
+    room = room_of(name)
+    wrong = {one for one in imports(name) if room_of(one) not in allowed(room)}
+    assert not wrong, f"{room} may import {sorted(allowed(room))} only"
+
+
+def test_files_import_one_way():
+    """No file imports, through others, itself: every idea can be read before what builds on it."""
+    graph = {name: imports(name) for name in MODULES}
+    try:
+        list(graphlib.TopologicalSorter(graph).static_order())
+    except graphlib.CycleError as cycle:
+        pytest.fail(f"files that import each other: {' -> '.join(cycle.args[1])}")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wheel")
+    program = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    built = subprocess.run(program, cwd=ROOT, capture_output=True, text=True)
+    assert built.returncode == 0, built.stderr
+    with zipfile.ZipFile(next(folder.glob("*.whl"))) as archive:
+        yield archive
+
+
+def test_the_wheel_has_the_library_alone(wheel):
+    folders = {name.split("/")[0] for name in wheel.namelist()}
+    assert {folder for folder in folders if not folder.endswith(".dist-info")} == {"torchfru"}
+    assert "torchfru/py.typed" in wheel.namelist()
+
+
+def test_what_the_wheel_needs(wheel):
+    (metadata,) = (name for name in wheel.namelist() if name.endswith("METADATA"))
+    lines = re.findall(r"^Requires-Dist: (.*)$", wheel.read(metadata).decode(), re.MULTILINE)
+    always = {re.match(r"[\w-]+", line)[0] for line in lines if "extra ==" not in line}
+    assert always == {"torch", "numpy"}
+    for_users = [line for line in lines if "extra == 'dev'" not in line]
+    assert not [line for line in for_users if re.match("matplotlib|mpmath|jinja2", line)]
 
 
 def test_import_is_light():
@@ -69,6 +111,7 @@ def test_import_is_light():
     program = """
 import sys
 for name in ("numba", "llvmlite", "triton", "typer", "rich", "matplotlib", "lightning", "mpmath",
+             "jinja2",
              "pooch", "platformdirs", "tqdm", "pyarrow", "polars"):
     sys.modules[name] = None  # an import of it fails
 import torch, torchfru, torchfru.data

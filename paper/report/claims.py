@@ -11,8 +11,8 @@ from itertools import pairwise
 from typing import Literal
 
 from ..experiments import frequency_name
+from ..published import ACCURACY
 from .names import label
-from .paper import ACCURACY
 from .records import Group, Library
 
 Verdict = Literal["contradicted", "holds in part", "holds", "open"]
@@ -73,7 +73,7 @@ def _complete_means(library: Library, experiment: str, suffix: str) -> dict[str,
     for model in ("rnn", "lstm", "sru", "fru"):
         group = library.group(experiment, model + suffix)
         mean = group.mean("test_mse")
-        if mean is not None and group.complete:
+        if mean is not None and group.comparable:
             means[model] = mean
     return means
 
@@ -107,7 +107,7 @@ def spreads(group: Group) -> list[tuple[int, float, float]]:
 
 def _level_gradients(library: Library) -> Claim:
     group = library.group("gradients", "fru")
-    worst = max((spread for _, spread, _ in spreads(group) if group.complete), default=None)
+    worst = max((spread for _, spread, _ in spreads(group) if group.comparable), default=None)
     return Claim(
         "gradients",
         "FRU's gradients to the initial state are very stable over the steps",
@@ -119,7 +119,7 @@ def _level_gradients(library: Library) -> Claim:
 
 def _falling_gradients(library: Library) -> Claim:
     groups = {model: library.group("gradients", model) for model in ("sru", "rnn", "lstm")}
-    ends = {model: spreads(group) for model, group in groups.items() if group.complete}
+    ends = {model: spreads(group) for model, group in groups.items() if group.comparable}
     falls = {model: found[-1][2] for model, found in ends.items() if found}
     return Claim(
         "gradients",
@@ -190,7 +190,7 @@ def _fails(experiment: str, limit: float) -> Callable[[Library], Claim]:
         group = library.group(experiment, "rnn")
         mean = group.mean("test_accuracy")
         passed = mean is not None and mean >= limit  # which more epochs would not undo
-        judged = mean is not None and (passed or group.complete)
+        judged = mean is not None and (passed or group.comparable)
         return Claim(
             experiment,
             f"RNN fails to converge on {experiment}",
@@ -210,7 +210,7 @@ def _best(experiment: str, models: tuple[str, ...], sentence: str) -> Callable[[
         groups = {model: library.group(experiment, model) for model in table.rows}
         means = {model: group.mean("test_accuracy") for model, group in groups.items()}
         known = {model: mean for model, mean in means.items() if mean is not None}
-        complete = all(group.complete for group in groups.values())
+        complete = all(group.comparable for group in groups.values())
         ranked = sorted(known, key=lambda model: -known[model])
         return Claim(
             experiment,
@@ -227,7 +227,7 @@ def _frequencies(library: Library, steps: int) -> dict[tuple[int, float, float],
     found = {}
     for model in library.models("frequencies"):
         group = library.group("frequencies", model)
-        mean = group.mean("test_accuracy") if group.complete else None
+        mean = group.mean("test_accuracy") if group.comparable else None
         if mean is not None and frequency_name(model)[0] == steps:
             found[frequency_name(model)[1:]] = mean
     return found

@@ -6,7 +6,6 @@ import re
 from itertools import groupby
 from typing import Any
 
-from .. import report as package
 from ..plots import draw
 from .page import READING, Report, measurement_facts, run_facts, sweep_facts
 
@@ -17,7 +16,7 @@ def to_html(report: Report) -> str:
     from markupsafe import Markup
 
     environment = Environment(
-        loader=PackageLoader(package.__name__, "."),
+        loader=PackageLoader(__name__.rpartition(".")[0], "."),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

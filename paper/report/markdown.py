@@ -1,4 +1,4 @@
-"""The report as Markdown: its text and tables; and the short block of the README."""
+"""The report as Markdown: its text and tables; and the table of the README."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from pathlib import Path
 
 from ..markdown import escaped, fill_between, marks
 from ..markdown import table as markdown_table
-from .content import EMPTY, Cell, Section, Table
+from .content import Cell, Section, Table
 from .page import READING, Report
-from .paper import ACCURACY
-from .sections.accuracy import TITLES, accuracy_groups
+from .tables import comparable_table
 
 BEGIN, _ = marks("results")
 
@@ -35,31 +34,10 @@ def to_markdown(report: Report, path: Path) -> str:
 
 
 def fill_readme(readme: str, report: Report, path: Path) -> str:
-    """The README, with the three accuracy tables in short between its marks."""
-    return fill_between(readme, "results", _short(report, path))
-
-
-def _short(report: Report, path: Path) -> str:
+    """The README, with the accuracies that can be compared between its marks."""
     records = os.path.relpath(report.library.folder, path.parent)
-    rows = []
-    for experiment, paper in ACCURACY.items():
-        groups = accuracy_groups(report.library, experiment)
-        for name, group in groups.items():
-            published = paper.row(group.model)
-            if published is not None and (group.model in paper.rows or group.usable):
-                ours = group.mean("test_accuracy")
-                cells = [TITLES[experiment], name, f"{published.accuracy:.2f}"]
-                cells.append(EMPTY if ours is None else f"{ours:.2f}")
-                seeds = (f"[{r.run.seed}]({records}/{r.name}.json)" for r in group.usable)
-                epochs = f"{group.epochs} of {paper.epochs}" if group.usable else EMPTY
-                rows.append(f"| {' | '.join([*cells, ' '.join(seeds) or EMPTY, epochs])} |")
-    header = "| task | model | paper, % | ours, % | seeds | epochs |\n|---|---|--:|--:|--:|--:|"
-    note = (
-        "Test accuracy after the last epoch, mean over seeds; after fewer epochs than the paper's "
-        "it is not comparable. A tuned model has other settings than the authors'. "
-        + escaped(report.provenance)
-    )
-    return "\n".join([header, *rows, "", note])
+    table = _table(comparable_table(report.library), records, level=3)
+    return fill_between(readme, "results", table)
 
 
 def _section(section: Section, records: str) -> str:

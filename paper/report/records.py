@@ -6,7 +6,7 @@ import statistics
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from torchfru.experiments.config import RunConfig
 from torchfru.results import Measurement, RunResult, SweepResult
@@ -14,6 +14,7 @@ from torchfru.results import Measurement, RunResult, SweepResult
 from ..experiments import EXPERIMENTS
 from ..plan import MEASUREMENTS, PLAN, SHARED_RUNS, Planned
 
+Status = Literal["comparable", "shorter", "changed", "diverged", "missing"]
 NUMBERS = (int, float)
 NORMS = ("l1", "l2", "linf")
 
@@ -98,16 +99,11 @@ class Group:
         return min((len(record.run.epochs) for record in self.usable), default=0)
 
     @property
-    def asked(self) -> int:
+    def planned_epochs(self) -> int:
         """The epochs that the experiment asks for, or the runs, where those are more."""
         own = EXPERIMENTS.get(self.experiment, {}).get(self.model)
         configs = [record.config for record in self.records] + ([] if own is None else [own])
         return max((config.training.epochs for config in configs), default=0)
-
-    @property
-    def cut_short(self) -> bool:
-        """Whether a run that counts ended before the epochs that were asked for."""
-        return bool(self.usable) and self.epochs < self.asked
 
     @property
     def changes(self) -> list[str]:
@@ -116,9 +112,17 @@ class Group:
         return list(dict.fromkeys(every))
 
     @property
-    def complete(self) -> bool:
-        """Whether it can be held against the paper: trained to the end, as the experiment says."""
-        return bool(self.usable) and not self.cut_short and not self.changes
+    def status(self) -> Status:
+        """Whether its mean can be held against others: trained to the end, as planned."""
+        if not self.usable:
+            return "diverged" if self.diverged else "missing"
+        if self.epochs < self.planned_epochs:
+            return "shorter"
+        return "changed" if self.changes else "comparable"
+
+    @property
+    def comparable(self) -> bool:
+        return self.status == "comparable"
 
     def last(self, measure: str) -> list[float]:
         """The last epoch's measure of each run that counts."""

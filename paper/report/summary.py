@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import get_args
 
+from ..published import ACCURACY
 from .claims import Claim, Verdict
 from .names import label
-from .paper import ACCURACY
-from .records import Library
+from .records import Library, Status
 from .sections.mixtures import not_below_the_line
 
 CLOSE = 0.5  # points of a percent
@@ -25,35 +25,33 @@ def summary(library: Library, claims: list[Claim]) -> list[str]:
 
 
 def _accuracies(library: Library) -> list[str]:
-    below, shorter, changed, reached = [], [], [], 0
+    """The paper's accuracies by whether ours are comparable and reach them."""
+    found: dict[str, list[str]] = {kind: [] for kind in (*get_args(Status), "below")}
     absent: dict[str, list[str]] = {}
     for experiment, table in ACCURACY.items():
         for model, row in table.rows.items():
             group, name = library.group(experiment, model), f"{experiment} {label(model)}"
-            ours = group.mean("test_accuracy")
+            ours, status = group.mean("test_accuracy"), group.status
             if ours is None:
-                why = " diverged" if group.diverged else ""
+                why = " diverged" if status == "diverged" else ""
                 absent.setdefault(experiment, []).append(label(model) + why)
-            elif group.epochs < table.epochs:
-                after = f"{group.epochs} of {table.epochs} epochs"
-                shorter.append(f"{name} {ours:.2f} % after {after} ({row.accuracy:.2f} %)")
-            elif group.changes:
-                changed.append(f"{name} {ours:.2f} % ({row.accuracy:.2f} %)")
-            elif ours < row.accuracy - CLOSE:
-                below.append(f"{name} {ours:.2f} % ({row.accuracy:.2f} %)")
-            else:
-                reached += 1
-    total = sum(len(table.rows) for table in ACCURACY.values())
+                continue
+            missed = status == "comparable" and ours < row.accuracy - CLOSE
+            after = f" after {group.epochs} of {table.epochs} epochs" if status == "shorter" else ""
+            entry = f"{name} {ours:.2f} %{after} ({row.accuracy:.2f} %)"
+            found["below" if missed else status].append(entry)
+    reached, total = len(found["comparable"]), sum(len(t.rows) for t in ACCURACY.values())
     kinds = {
-        "missed by more than half a point (the paper's in brackets)": below,
-        "after fewer epochs than the paper's, and so not comparable": shorter,
-        "with other settings than the authors', and so not comparable": changed,
+        "missed by more than half a point (the paper's in brackets)": found["below"],
+        "after fewer epochs than the paper's, and so not comparable": found["shorter"],
+        "with other settings than the authors', and so not comparable": found["changed"],
         "without a result": [f"{task} ({', '.join(names)})" for task, names in absent.items()],
     }
     named = [f"{kind}: {', '.join(names)}" for kind, names in kinds.items() if names]
     return [
-        f"With the authors' settings, {reached} of the paper's {total} accuracies {_are(reached)} "
-        "reached, or missed by at most half a point, after as many epochs.",
+        f"With the authors' settings, {reached} of the paper's {total} accuracies "
+        f"{'is' if reached == 1 else 'are'} reached, or missed by at most half a point, after as "
+        "many epochs.",
         *(f"{sentence[0].upper()}{sentence[1:]}." for sentence in named),
     ]
 
@@ -84,10 +82,6 @@ def _verdicts(claims: list[Claim]) -> str:
     counts = Counter(claim.verdict for claim in claims)
     named = ", ".join(f"{verdict} {counts[verdict]}" for verdict in get_args(Verdict))
     return f"The verdicts on the paper's {len(claims)} claims in words: {named}."
-
-
-def _are(count: int) -> str:
-    return "is" if count == 1 else "are"
 
 
 def _untrained(library: Library) -> list[str]:

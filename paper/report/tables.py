@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..experiments import EXPERIMENTS
+from ..published import ACCURACY, PublishedTable
 from .content import EMPTY, Cell, Link, Table
 from .names import label
-from .paper import PublishedTable
-from .records import NUMBERS, Group, Sweep, differences
+from .records import NUMBERS, Group, Library, Sweep, differences
 
 
 @dataclass(frozen=True)
@@ -70,11 +70,26 @@ def published(table: PublishedTable) -> tuple[Column, ...]:
         row, ours = table.row(group.model), group.mean("test_accuracy")
         if row is None or ours is None:
             return EMPTY
-        mark = "*" if group.epochs < table.epochs else ""
+        mark = "*" if group.status == "shorter" else ""
         return f"{ours - row.accuracy:+.2f}{mark}"
 
     ours = result("ours, %", "test_accuracy", ".2f")
     return Column("paper, %", paper), ours, Column("difference", difference)
+
+
+def comparable_table(library: Library) -> Table:
+    """The accuracies that can be held against the paper's, with the authors' settings or tuned."""
+    rows: list[tuple[Cell, ...]] = []
+    ours, (seeds, variables) = result("", "test_accuracy", ".2f"), (SEEDS, parameters())
+    for experiment, table in ACCURACY.items():
+        for model in dict.fromkeys([*table.rows, *library.models(experiment)]):
+            group, published = library.group(experiment, model), table.row(model)
+            if published is not None and group.comparable:
+                cells = ours.cell(group), f"{published.accuracy:.2f}", variables.cell(group)
+                rows.append((f"{table.title}: {label(model)}", *cells, seeds.cell(group)))
+    header = ("task: model", "ours, %", "paper, %", "parameters", "seeds")
+    caption = "Test accuracy after the last epoch: mean ± standard deviation over seeds"
+    return Table(caption, header, rows)
 
 
 def sizes(table: PublishedTable, lstm: Group) -> tuple[Column, ...]:
@@ -160,19 +175,20 @@ def _minutes(group: Group) -> Cell:
 
 
 def _remarks(group: Group) -> Cell:
-    """What a reader must know before comparing the row with another."""
+    """The conditions that a reader must know before comparing the row with another."""
     tuned = _tuned(group)
     if not group.records:
         return "; ".join(["missing", *tuned])
     remarks = [f"seed {r.run.seed} unfinished: {r.progress}" for r in group.unfinished]
     remarks += [f"seed {r.run.seed}: test loss {r.excess}" for r in group.usable if r.excess]
-    if group.cut_short:
-        remarks.append(f"not comparable in training length: {group.epochs} of {group.asked} epochs")
+    if group.status == "shorter":
+        epochs = f"{group.epochs} of {group.planned_epochs} epochs"
+        remarks.append(f"not comparable in training length: {epochs}")
     return "; ".join([*tuned, *remarks, *group.changes])
 
 
 def _tuned(group: Group) -> list[str]:
-    """What a model called tuned has other than the one with the authors' settings."""
+    """The settings of a model called tuned that are not the authors'."""
     models, plain = EXPERIMENTS[group.experiment], group.model.removesuffix("-tuned")
     if plain == group.model:
         return []

@@ -1,8 +1,22 @@
-"""Every example runs."""
+"""Every example runs, and says what it found."""
 
 from __future__ import annotations
 
+import runpy
+from pathlib import Path
+
+import pytest
 from training_helpers import python_command
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SMALL = sorted(path for path in EXAMPLES.glob("*.py") if path.name != "demo.py")
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch.export uses torch.jit
+@pytest.mark.parametrize("path", SMALL, ids=lambda path: path.stem)
+def test_an_example_runs(path, capsys):
+    runpy.run_path(str(path), run_name="__main__")
+    assert capsys.readouterr().out
 
 
 def test_the_demo_shows_a_table_and_a_plot(tmp_path):

@@ -8,6 +8,7 @@ import pytest
 
 from paper.experiments import EXPERIMENTS
 from paper.plan import MEASUREMENTS, PLAN, SHARED_RUNS
+from paper.published import ACCURACY
 from torchfru.data import DATASETS
 from torchfru.results import RunResult, record_path
 
@@ -67,3 +68,9 @@ def test_a_limit_on_minutes_is_in_the_plan():
     for run in PLAN:
         limit = EXPERIMENTS[run.experiment][run.name].training.max_minutes
         assert limit is None or run.minutes <= 3 * limit  # the last epoch may end beyond it
+
+
+def test_a_published_accuracy_is_held_against_as_many_epochs():
+    for experiment, table in ACCURACY.items():
+        for model in table.rows:
+            assert EXPERIMENTS[experiment][model].training.epochs == table.epochs

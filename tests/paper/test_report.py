@@ -326,7 +326,16 @@ def test_command(tmp_path):
     block = readme.read_text()
     assert block.startswith("before\n")
     assert block.endswith("after\n")
-    assert "| IMDB | LSTM | 83.64 | 83.00 | [0](results/imdb/lstm-seed0.json) | 20 of 20 |" in block
+    assert "| IMDB: LSTM | 83.00 | 83.64 | 1,004 | [0](results/imdb/lstm-seed0.json) |" in block
+
+
+def test_only_comparable_accuracies_are_in_the_readme(tmp_path):
+    tuned, cut = make_run("imdb", "fru-5-10-tuned", final=86.0), make_run("imdb", "sru", epochs=3)
+    report = report_of(tmp_path, tuned, cut, make_run("imdb", "rnn", diverged=True))
+    page = fill_readme("<!-- results: begin --><!-- results: end -->", report, tmp_path / "a.md")
+    assert "| IMDB: FRU 5,10 tuned | 86.00 | 86.71 |" in page
+    assert "SRU" not in page
+    assert "RNN" not in page
 
 
 def test_command_errors_are_one_line(tmp_path):

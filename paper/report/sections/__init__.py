@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ...published import ACCURACY
 from ..content import Section
-from ..paper import ACCURACY
 from ..records import Library
 from . import accuracy, bases, beijing, frequencies, gradients, memory, mixtures
 
