@@ -8,6 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+# Before, torch.export rejects some loops: the steps are exported one by one, for one length.
+EXPORTS_LOOPS = torch.__version__ >= (2, 13)
+
 
 def exporting() -> bool:
     """Whether torch.export traces, for itself, for ONNX or for AOTInductor."""
@@ -21,7 +24,7 @@ def each_step(
 
     The inputs are (L, ...), the outputs (L, N, ...), and empty where a step has none.
     """
-    if exporting():
+    if exporting() and EXPORTS_LOOPS:
         return _each_step_exported(step, carry, inputs)
     outputs = []
     for inputs_t in zip(*(tensor.unbind(0) for tensor in inputs), strict=True):
