@@ -7,9 +7,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.torch_version import TorchVersion
 
 # Before, torch.export rejects some loops: the steps are exported one by one, for one length.
-EXPORTS_LOOPS = torch.__version__ >= (2, 13)
+EXPORTS_LOOPS: bool = TorchVersion(torch.__version__) >= (2, 13)
 
 
 def exporting() -> bool:
