@@ -7,10 +7,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.torch_version import TorchVersion
 
 # Before, torch.export rejects some loops: the steps are exported one by one, for one length.
-EXPORTS_LOOPS: bool = TorchVersion(torch.__version__) >= (2, 13)
+EXPORTS_LOOPS = torch.__version__ >= "2.13"  # compared as a version, not as text
 
 
 def exporting() -> bool:
