@@ -10,6 +10,7 @@ from rich.console import Console
 
 from .common import UsageError, message_of
 from .data import app as data
+from .doctor import doctor
 from .export import export
 from .predict import predict
 from .runs import runs
@@ -48,6 +49,7 @@ app.command()(sweep)
 app.command()(predict)
 app.command()(export)
 app.add_typer(data, name="data")
+app.command()(doctor)
 
 
 def run(app: typer.Typer = app) -> None:

@@ -40,13 +40,17 @@ if find_spec("triton") is not None:
 _warned = False
 
 
-def available_backends() -> tuple[str, ...]:
-    """The backends that work here, the slowest first; all of them compute the same function.
+def available_backends(device: torch.device | str | None = None) -> tuple[str, ...]:
+    """The backends that work on a device, the slowest first; all of them compute the same function.
 
-    >>> available_backends()[:2]
+    The device is torch's default one, usually the CPU, unless another one is given.
+
+    >>> available_backends("cpu")[:2]
     ('reference', 'collapsed')
     """
-    return tuple(name for name in _FRU_SCANS if name != "triton" or gpu.available())
+    kind = (torch.get_default_device() if device is None else torch.device(device)).type
+    works = {"numba": kind == "cpu", "triton": gpu.available(kind)}
+    return tuple(name for name in _FRU_SCANS if works.get(name, True))
 
 
 class use_backend:
@@ -62,7 +66,8 @@ class use_backend:
     """
 
     def __init__(self, name: str) -> None:
-        choices = ("auto", *available_backends())
+        without = () if gpu.available("cuda") else ("triton",)
+        choices = ("auto", *(backend for backend in _FRU_SCANS if backend not in without))
         if name not in choices:
             raise ValueError(f"use_backend: expected one of {', '.join(choices)}; got {name!r}")
         self.name = name

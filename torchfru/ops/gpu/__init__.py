@@ -16,9 +16,10 @@ def interpreted() -> bool:
     return os.environ.get("TRITON_INTERPRET", "0").lower() in ("1", "true", "on", "yes")
 
 
-def available() -> bool:
-    """Whether there is a device for it, and Triton."""
-    return find_spec("triton") is not None and (torch.cuda.is_available() or interpreted())
+def available(device_type: str) -> bool:
+    """Whether Triton is here, and a device of this type that it runs on."""
+    usable = device_type in DEVICES and torch.cuda.is_available()
+    return find_spec("triton") is not None and (usable or interpreted())
 
 
 def limit(device: torch.device, dtype: torch.dtype, n_g: int) -> str | None:
