@@ -15,9 +15,8 @@ from pathlib import Path
 import torch
 
 from torchfru.data import SequenceData, load
-from torchfru.experiments import find_run
 from torchfru.results import RunResult
-from torchfru.training import Run, run_experiment
+from torchfru.training import Run, find_run, run_experiment
 
 EXPERIMENT = "mix-poly-5"
 MARKERS = {"rnn": "o:", "lstm": "s--", "sru": "^-.", "fru": "D-"}

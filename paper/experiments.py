@@ -17,9 +17,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from torchfru import experiments as library
-from torchfru.experiments.config import DataConfig, RunConfig, TrainingConfig
-from torchfru.experiments.models import fru
+from torchfru.training import recipes as library
+from torchfru.training.config import DataConfig, RunConfig, TrainingConfig
+from torchfru.training.recipes import fru
 
 BASES = ("fourier", "chebyshev", "legendre", "walsh")
 

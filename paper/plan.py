@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from torchfru.experiments.config import RunConfig
 from torchfru.io import did_you_mean
 from torchfru.results import (
     Measurement,
@@ -20,6 +19,7 @@ from torchfru.results import (
     measurement_path,
     record_path,
 )
+from torchfru.training.config import RunConfig
 
 from .experiments import BASES, EXPERIMENTS
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from torchfru.data import DATASETS
-from torchfru.experiments.config import RunConfig
+from torchfru.training.config import RunConfig
 
 from .experiments import EXPERIMENTS
 from .plan import Planned

@@ -15,7 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from torchfru.experiments.config import RunConfig
+from torchfru.training.config import RunConfig
 
 from .plan import Planned
 
@@ -70,22 +70,20 @@ def _work(run: Planned, results: Path, arguments: dict[str, Any]) -> None:
 
         measure(run.experiment, run.name, data_dir).save(run.record(results))
         return
-    from torchfru.training import Run, run_experiment
+    from torchfru.training import Hook, Run, Training, run_experiment
+
+    from .probe import ProbeHook
+
+    class StopAtDeadline(Hook):
+        """Ends training after the epoch in which the time is up."""
+
+        def on_epoch(self, training: Training) -> None:
+            deadline = arguments["deadline"]
+            training.stop = deadline is not None and time.time() > deadline
 
     own = Run(run.experiment, run.name, run.seed, run.config, results)
-    stop = _stop_at(arguments["deadline"])
-    run_experiment(own, resume=True, data_dir=data_dir, callbacks=[stop])
-
-
-def _stop_at(deadline: float | None) -> Any:
-    """Ends training after the epoch in which the time is up."""
-    from lightning.pytorch.callbacks import LambdaCallback
-
-    def stop(trainer: Any, module: Any) -> None:
-        if deadline is not None and time.time() > deadline:
-            trainer.should_stop = True
-
-    return LambdaCallback(on_train_epoch_end=stop)
+    hooks = [ProbeHook(), StopAtDeadline()]
+    run_experiment(own, resume=True, data_dir=data_dir, hooks=hooks)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ from typing import Any
 
 from paper.experiments import EXPERIMENTS
 from paper.plan import MEASUREMENTS, PLAN
-from torchfru.experiments import override
 from torchfru.results import (
     Measurement,
     RunResult,
@@ -16,6 +15,7 @@ from torchfru.results import (
     record_path,
     sweep_path,
 )
+from torchfru.training import override
 
 LEVELS = {"rnn": 40.0, "lstm": 90.0, "gru": 91.0, "sru": 92.0, "fru": 96.0}
 ORIGIN: dict[str, Any] = {

@@ -10,17 +10,16 @@ from pathlib import Path
 import pytest
 
 from torchfru.data import DATASETS
-from torchfru.experiments import EXPERIMENTS, find_run, override, record_name
-from torchfru.experiments.config import LAYER_NAMES, OWN_FIELDS
-from torchfru.experiments.override import field_types
 from torchfru.nn import LAYERS
+from torchfru.training import EXPERIMENTS, find_run, override, record_name
+from torchfru.training.config import LAYER_FIELDS, LAYER_NAMES, field_types
 
 FRU = find_run("pixel-mnist", "fru")
 
 
 def test_experiments_import_nothing_heavy():
     program = "import sys, types; sys.modules['torchfru'] = p = types.ModuleType('torchfru');"
-    program += "p.__path__ = ['torchfru']; import torchfru.experiments;"
+    program += "p.__path__ = ['torchfru']; import torchfru.training.recipes;"
     program += "print(sorted({'torch', 'numpy', 'lightning'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout.strip() == "[]", done.stderr
@@ -48,7 +47,7 @@ def test_every_data_option_can_be_set():
 
 def test_names_agree_with_the_layers():
     assert tuple(LAYERS) == LAYER_NAMES
-    assert all(f"model.{name}" in field_types() for name in OWN_FIELDS)
+    assert all(f"model.{name}" in field_types() for name in LAYER_FIELDS)
 
 
 def test_set_changes_one_field():
@@ -66,7 +65,7 @@ def test_set_changes_one_field():
     ("setting", "message"),
     [
         ("training.lrr=1", "there is no field 'training.lrr'; did you mean 'training.lr'"),
-        ("training.learning_rate=1", "there is no field 'training.learning_rate'; there are"),
+        ("training.learning_rate=1", "there is no field 'training.learning_rate'; choose one of"),
         ("lr=1", "did you mean 'training.lr'"),
         ("model.lr_decay=1", "did you mean 'training.lr_decay'"),
         ("modl.num_freqs=1", "did you mean 'model.num_freqs'"),

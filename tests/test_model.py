@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from torchfru.experiments import find_run
 from torchfru.nn import LAYERS, SequenceModel
+from torchfru.training import find_run
 
 
 def paper_model(experiment: str, model: str, *sizes: int, **options: object) -> SequenceModel:

@@ -183,12 +183,12 @@ def test_a_polite_end_says_how_to_go_on(tmp_path):
         process.send_signal(signal.SIGTERM)
         _, errors = finish(process)
     assert process.returncode == 1
-    assert re.search(r"Error: stopped after \d+ of 100000 epochs; go on with --resume", errors)
+    assert re.search(r"Error: stopped after \d+ of 100000 epochs; continue with --resume", errors)
 
 
 def test_the_document_names_commands_and_fields_that_exist():
-    from torchfru.experiments import EXPERIMENTS
-    from torchfru.experiments.override import field_types
+    from torchfru.training import EXPERIMENTS
+    from torchfru.training.config import field_types
 
     text = DOCUMENT.read_text()
     for name in re.findall(r"torchfru (?:train|sweep) ([a-z0-9-]+)", text):

@@ -16,7 +16,7 @@ from training_helpers import command, finish, numbers, read, tiny_arguments, toy
 
 from torchfru.data import SequenceData
 from torchfru.training.batches import Batches
-from torchfru.training.module import build_model
+from torchfru.training.loop import build_model
 from torchfru.training.objective import loss_sum
 
 TASKS = ("classify", "regress", "predict", "tag")
@@ -29,7 +29,7 @@ def free_port() -> str:
 
 
 def gradients(data: SequenceData, size: int, rank: int, world: int) -> list[torch.Tensor]:
-    """Those of the first batch, as RunModule computes them."""
+    """Those of the first batch, as the loop computes them."""
     model = build_model(toy_config("fru"), data, seed=0).eval()
     wrapped = model if world == 1 else DistributedDataParallel(model)
     batch = next(iter(Batches(data.train, data.task, size, rank=rank, world=world)))

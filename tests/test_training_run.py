@@ -10,14 +10,13 @@ from dataclasses import asdict, replace
 
 import pytest
 import torch
-from lightning.pytorch import Callback
 from training_helpers import numbers, read, toy, toy_config, toy_run, with_training
 
-from torchfru.experiments import TrainingConfig
 from torchfru.nn import LAYERS, SequenceModel
-from torchfru.training.batches import Batches, at_most, hold_back
+from torchfru.training import Hook, TrainingConfig
+from torchfru.training.batches import Batches, hold_back, subsample
 from torchfru.training.checkpoint import Checkpoint
-from torchfru.training.module import learning_rate
+from torchfru.training.loop import learning_rate
 from torchfru.training.objective import count_terms, loss_sum
 
 TASKS = {"classify": "test_accuracy", "regress": "test_mse", "predict": "test_mse"}
@@ -46,7 +45,7 @@ def test_answers_before_the_first_that_counts_are_not_computed(tmp_path, layer, 
     )
     late = toy_run(tmp_path / "late", config, data=toy("tag"))
     assert shapes == {4}  # of six steps the first two do not count
-    monkeypatch.setattr("torchfru.training.module.first_answer", lambda *_: 0)
+    monkeypatch.setattr("torchfru.training.loop.first_output", lambda *_: 0)
     every = toy_run(tmp_path / "every", config, data=toy("tag"))
     assert shapes == {4, 6}
     for one, other in zip(numbers(asdict(late)), numbers(asdict(every)), strict=True):
@@ -83,14 +82,14 @@ def test_logs_for_tensorboard_and_spreadsheets(tmp_path):
     assert list(folder.glob("tensorboard/version_0/events*"))
 
 
-class Cut(Callback):
+class Cut(Hook):
     """Ends a run in the middle of an epoch, as a kill would."""
 
     def __init__(self, epoch: int, batch: int) -> None:
         self.at = (epoch, batch)
 
-    def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
-        if (module.epoch, batch_idx) == self.at:
+    def on_batch(self, training):
+        if (len(training.epochs), (training.step - 1) % len(training.train_batches)) == self.at:
             raise InterruptedError
 
 
@@ -100,7 +99,7 @@ def test_a_run_that_was_cut_off_ends_with_the_same_numbers(tmp_path, layer):
     whole = toy_run(tmp_path / "whole", config)
     for epoch, batch in ((0, 1), (1, 0), (2, 2)):
         with pytest.raises(InterruptedError):
-            toy_run(tmp_path / "cut", config, resume=True, callbacks=[Cut(epoch, batch)])
+            toy_run(tmp_path / "cut", config, resume=True, hooks=[Cut(epoch, batch)])
         record = read(tmp_path / "cut" / "results" / "toy" / f"{layer}-seed0.json")
         assert (record["status"], len(record["epochs"])) == ("running", epoch)
     resumed = toy_run(tmp_path / "cut", config, resume=True)
@@ -212,10 +211,10 @@ def test_fewer_sequences_on_request(tmp_path):
     config = toy_config()
     config = replace(config, data=replace(config.data, limit=7))
     assert toy_run(tmp_path, config).last["test_accuracy"] in [100 * k / 7 for k in range(8)]
-    part = at_most(toy().train, 7)
+    part = subsample(toy().train, 7)
     assert len(part) == 7
-    assert len(at_most(toy().train, 100)) == len(toy().train)
-    assert torch.equal(part.inputs, at_most(toy().train, 7).inputs)
+    assert len(subsample(toy().train, 100)) == len(toy().train)
+    assert torch.equal(part.inputs, subsample(toy().train, 7).inputs)
 
 
 def test_one_bad_batch_is_not_divergence(tmp_path):
@@ -247,8 +246,8 @@ def test_the_order_depends_on_seed_and_epoch_alone():
     data = toy()
 
     def order(seed: int, epoch: int) -> list[float]:
-        batches = Batches(data.train, "classify", 6, seed=seed, epoch=lambda: epoch)
-        return torch.cat([batch.inputs for batch in batches])[:, 0, 0].tolist()
+        batches = Batches(data.train, "classify", 6, seed=seed)
+        return torch.cat([batch.inputs for batch in batches.epoch(epoch)])[:, 0, 0].tolist()
 
     assert order(0, 3) == order(0, 3)
     assert sorted(order(0, 3)) == sorted(order(0, 4)) == sorted(order(1, 3))
@@ -312,11 +311,11 @@ def norm_of_weights(folder):
 def test_training_flushes_denormal_numbers_and_leaves_the_processor_as_it_was(tmp_path):
     seen = []
 
-    class Look(Callback):
-        def on_train_epoch_start(self, trainer, module):
+    class Look(Hook):
+        def on_epoch(self, training):
             seen.append(sys.float_info.min / 2)
 
-    toy_run(tmp_path, toy_config(), callbacks=[Look()])
+    toy_run(tmp_path, toy_config(), hooks=[Look()])
     assert seen == 3 * [0.0]
     assert sys.float_info.min / 2 > 0
 

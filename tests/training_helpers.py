@@ -13,8 +13,14 @@ from typing import Any
 import torch
 
 from torchfru.data import SequenceData, Split
-from torchfru.experiments import DataConfig, ModelConfig, RunConfig, TrainingConfig
-from torchfru.training import Run, run_experiment
+from torchfru.training import (
+    DataConfig,
+    ModelConfig,
+    Run,
+    RunConfig,
+    TrainingConfig,
+    run_experiment,
+)
 
 ROOT = Path(__file__).parents[1]
 

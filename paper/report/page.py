@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from torchfru.experiments.config import OWN_FIELDS
 from torchfru.results import Measurement, RunResult
+from torchfru.training.config import LAYER_FIELDS
 
 from .claims import Claim, judge
 from .content import EMPTY, Section, Table
@@ -127,7 +127,7 @@ def _settings(record: Record) -> dict[str, Any]:
     return {
         key: value
         for key, value in flat(record.config).items()
-        if value is not None and layer in OWN_FIELDS.get(key.partition(".")[2], (layer,))
+        if value is not None and layer in LAYER_FIELDS.get(key.partition(".")[2], (layer,))
     }
 
 

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from torchfru.experiments.config import RunConfig
 from torchfru.io import printable
 from torchfru.results import (
     Measurement,
@@ -16,6 +15,7 @@ from torchfru.results import (
     iter_records,
     iter_sweeps,
 )
+from torchfru.training.config import RunConfig
 
 from ..experiments import EXPERIMENTS
 from ..plan import MEASUREMENTS

@@ -8,8 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from torchfru.experiments.config import RunConfig
 from torchfru.results import Measurement, RunResult, SweepResult
+from torchfru.training.config import RunConfig
 
 from ..experiments import EXPERIMENTS
 from ..plan import MEASUREMENTS, PLAN, SHARED_RUNS, Planned

@@ -26,8 +26,8 @@ from paper.quick import data_name, quick_plan
 from paper.runner import Runner
 from paper.worker import BUSY
 from torchfru.data import available
-from torchfru.experiments import override
 from torchfru.results import RunResult
+from torchfru.training import override
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "reproducing.md"
 

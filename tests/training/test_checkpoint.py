@@ -12,7 +12,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from training_helpers import numbers, read, toy, toy_config, toy_run, with_training
 
-from torchfru.training import Run, RunBusyError, run_experiment
+from torchfru.training import Hook, Run, RunBusyError, run_experiment
 from torchfru.training.checkpoint import DAMAGED, EARLIER, NAME, Checkpoint
 
 FOLDER = "checkpoints/results/toy/gru-seed0"
@@ -183,14 +183,12 @@ def test_what_is_no_file_is_not_opened(tmp_path):
 
 
 def test_a_run_that_is_being_trained_is_left_alone(tmp_path):
-    class Second:
-        def __call__(self, *_):
+    class Second(Hook):
+        def on_epoch(self, training):
             with pytest.raises(RunBusyError, match="toy gru seed 0 is being trained by another"):
                 toy_run(tmp_path, toy_config("gru"))
 
-    from lightning.pytorch.callbacks import LambdaCallback
-
-    toy_run(tmp_path, toy_config("gru"), callbacks=[LambdaCallback(on_train_epoch_end=Second())])
+    toy_run(tmp_path, toy_config("gru"), hooks=[Second()])
     assert len(read(tmp_path / RECORD)["epochs"]) == 3
     toy_run(tmp_path, toy_config("gru"))  # the lock is free again
 

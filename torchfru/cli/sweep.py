@@ -16,7 +16,7 @@ from .common import shown, usage_errors, use_threads
 from .train import DataDir, Experiment, Model, Results, Set, Threads
 
 if TYPE_CHECKING:
-    from ..experiments import RunConfig
+    from ..training import RunConfig
     from ..training.sweep import Point
 
 VALIDATION = 0.1
@@ -47,7 +47,7 @@ def sweep(
 
     Example: torchfru sweep mix-poly-5 --model lstm --epochs 5
     """
-    from ..experiments import record_name
+    from ..training import record_name
 
     with usage_errors():
         config = _configuration(experiment, model, epochs, settings)
@@ -86,7 +86,7 @@ def sweep(
 
 def _configuration(experiment: str, model: str, epochs: int, settings: list[str]) -> RunConfig:
     """Of a run of the experiment, with a share of the training set held back."""
-    from ..experiments import find_run, override
+    from ..training import find_run, override
 
     config = override(find_run(experiment, model), [f"training.epochs={epochs}", *settings])
     if config.data.validation == 0:

@@ -48,7 +48,7 @@ def train(
 
     Example: torchfru train pixel-mnist --model fru --seed 1 --set training.lr=0.01
     """
-    from ..experiments import find_run, override, record_name
+    from ..training import find_run, override, record_name
 
     given = [*settings, *([] if epochs is None else [f"training.epochs={epochs}"])]
     with usage_errors():
@@ -56,7 +56,7 @@ def train(
 
     from ..io import printable
     from ..training import Run, run_experiment
-    from ..training.progress import ProgressBar
+    from .progress import ProgressBar
 
     use_threads(threads)
     run = Run(record_name(experiment, config), model, seed, config, results)
@@ -68,7 +68,7 @@ def train(
         devices=devices,
         nodes=nodes,
         accelerator=accelerator,
-        callbacks=[ProgressBar(escape(printable(f"{run.experiment} {model}")), console)],
+        hooks=[ProgressBar(escape(printable(f"{run.experiment} {model}")), console)],
     )
     if record is not None:
         show(record, console)
@@ -77,8 +77,8 @@ def train(
 
 def show(record: RunResult, console: Console) -> None:
     """How the run ended, and where its time went."""
-    from ..experiments import RunConfig
-    from ..training.progress import describe_epoch
+    from ..training import RunConfig
+    from .progress import describe_epoch
 
     training = RunConfig.from_dict(record.config).training
     ending = "diverged in" if record.diverged else "ended with"

@@ -1,5 +1,45 @@
-"""From a configuration to a trained, recorded run. Needs the extra ``train``."""
+"""From a configuration to a trained, recorded run. Needs the extra ``train``.
 
-from .run import Run, RunBusyError, run_experiment
+The names are imported when they are used: configurations and recipes need no torch.
+"""
 
-__all__ = ["Run", "RunBusyError", "run_experiment"]
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .config import DataConfig, ModelConfig, RunConfig, TrainingConfig, override
+    from .loop import Hook, Training, run_experiment
+    from .recipes import EXPERIMENTS, find_run, record_name
+    from .run import Run, RunBusyError
+
+_MODULES = {
+    "config": ("DataConfig", "ModelConfig", "RunConfig", "TrainingConfig", "override"),
+    "loop": ("Hook", "Training", "run_experiment"),
+    "recipes": ("EXPERIMENTS", "find_run", "record_name"),
+    "run": ("Run", "RunBusyError"),
+}
+
+__all__ = [
+    "EXPERIMENTS",
+    "DataConfig",
+    "Hook",
+    "ModelConfig",
+    "Run",
+    "RunBusyError",
+    "RunConfig",
+    "Training",
+    "TrainingConfig",
+    "find_run",
+    "override",
+    "record_name",
+    "run_experiment",
+]
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(import_module(f".{module}", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ..data import Split, Task
+from ..data import SequenceData, Split, Task
+from .config import DataConfig
 from .objective import count_terms
 
 CHOICE_SEED = 20_180_601  # the same samples are held back or left out whatever a run's seed is
@@ -30,6 +31,8 @@ class Batch(NamedTuple):
         return world / self.all_terms if self.terms else 0.0
 
     def to(self, device: torch.device) -> Batch:
+        if device.type == "cpu":
+            return self
         lengths = None if self.lengths is None else self.lengths.to(device)
         return self._replace(
             inputs=self.inputs.to(device), targets=self.targets.to(device), lengths=lengths
@@ -37,10 +40,10 @@ class Batch(NamedTuple):
 
 
 class Batches:
-    """A pass over a part of the data, the share of process ``rank`` of ``world``.
+    """Passes over a part of the data, the share of process ``rank`` of ``world``.
 
-    With ``epoch``, a function that tells which epoch it is, the order is a new one each epoch,
-    and depends on the seed and that number alone: a resumed run sees what it would have seen.
+    A pass is in the order of the data; :meth:`epoch` is in an order of its own, which depends on
+    the seed and the epoch alone: a resumed run sees what it would have seen.
     """
 
     def __init__(
@@ -50,7 +53,6 @@ class Batches:
         batch_size: int,
         *,
         seed: int = 0,
-        epoch: Callable[[], int] | None = None,
         rank: int = 0,
         world: int = 1,
     ) -> None:
@@ -58,22 +60,23 @@ class Batches:
         self.task = task
         self.batch_size = batch_size
         self.seed = seed
-        self.epoch = epoch
         self.rank = rank
         self.world = world
 
     def __len__(self) -> int:
-        return -(-len(self.split.inputs) // self.batch_size)
+        return -(-len(self.split) // self.batch_size)
 
     def __iter__(self) -> Iterator[Batch]:
-        for chosen in self._order().split(self.batch_size):
-            yield self._share(chosen)
+        return self._pass(torch.arange(len(self.split)))
 
-    def _order(self) -> Tensor:
-        n = len(self.split.inputs)
-        if self.epoch is None:
-            return torch.arange(n)
-        return torch.randperm(n, generator=generator_for(self.seed, self.epoch()))
+    def epoch(self, number: int) -> Iterator[Batch]:
+        """The batches of an epoch, counted from 0."""
+        generator = torch.Generator().manual_seed(derive_seed(self.seed, number))
+        return self._pass(torch.randperm(len(self.split), generator=generator))
+
+    def _pass(self, order: Tensor) -> Iterator[Batch]:
+        for chosen in order.split(self.batch_size):
+            yield self._share(chosen)
 
     def _share(self, chosen: Tensor) -> Batch:
         mine = chosen.tensor_split(self.world)[self.rank]
@@ -103,23 +106,26 @@ def hold_back(split: Split, share: float) -> tuple[Split, Split]:
     return take(split, order[:kept].sort().values), take(split, order[kept:].sort().values)
 
 
-def at_most(split: Split, limit: int | None) -> Split:
+def subsample(split: Split, limit: int | None) -> Split:
     """A part, or as many of its samples as ``limit`` allows."""
     if limit is None or limit >= len(split):
         return split
     return take(split, _draw(len(split))[:limit].sort().values)
 
 
+def split_data(data: SequenceData, config: DataConfig) -> dict[str, Split]:
+    """The parts: "train", "test", and "validation" where some is held back from training."""
+    splits = {"train": data.train, "test": data.test}
+    if config.validation > 0:
+        splits["train"], splits["validation"] = hold_back(data.train, config.validation)
+    return {part: subsample(split, config.limit) for part, split in splits.items()}
+
+
 def _draw(n: int) -> Tensor:
     return torch.randperm(n, generator=torch.Generator().manual_seed(CHOICE_SEED))
 
 
-def generator_for(*numbers: int) -> torch.Generator:
-    """A random generator that depends on these numbers alone."""
-    return torch.Generator().manual_seed(mix(*numbers))
-
-
-def mix(*numbers: int) -> int:
+def derive_seed(*numbers: int) -> int:
     """One seed out of several numbers, well apart for neighbours."""
     words = (len(numbers), *numbers)  # without their count, (5,) and (5, 0) would be the same
     return int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0] >> np.uint64(1))

@@ -18,10 +18,10 @@ def every_step(task: Task) -> bool:
     return task in ("predict", "tag")
 
 
-def first_answer(task: Task, *targets: Tensor) -> int:
+def first_output(task: Task, *targets: Tensor) -> int:
     """The first step at which any of these targets counts: no answer before it is needed.
 
-    >>> first_answer("tag", torch.tensor([[IGNORED, IGNORED, 3], [IGNORED, 5, 0]]))
+    >>> first_output("tag", torch.tensor([[IGNORED, IGNORED, 3], [IGNORED, 5, 0]]))
     1
     """
     if task != "tag":

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..data import DataSpec
-from ..experiments.config import RunConfig
 from ..io import file_problem
 from ..nn import SequenceModel
 from ..results import RunResult, checkpoint_folder
 from .checkpoint import NAME, Checkpoint, restore_weights
-from .module import build_model
+from .config import RunConfig
+from .loop import build_model
 
 
 @dataclass(frozen=True)

@@ -28,10 +28,11 @@ from sqlalchemy import NullPool, create_engine, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from ..data import SequenceData, load
-from ..experiments.config import RunConfig
 from ..results import SweepResult, sweep_path
+from .config import RunConfig
+from .loop import run_experiment
 from .objective import is_accuracy
-from .run import Run, run_experiment
+from .run import Run
 
 LEARNING_RATES = (0.001, 0.005, 0.01, 0.05, 0.1)
 DECAYS = (0.8, 0.85, 0.9, 0.95, 0.99)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from statistics import fmean
 
-from torchfru.experiments.memory import MINUTES
+from torchfru.training.recipes import PROBLEM_MINUTES as MINUTES
 
 from ...plots import Curve, Panel
 from ..content import Section

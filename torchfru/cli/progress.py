@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from lightning.pytorch import Callback, LightningModule, Trainer
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -16,27 +15,22 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from .module import RunModule
+from ..training import Hook, Training
 
 
-class ProgressBar(Callback):
+class ProgressBar(Hook):
     """Shows the share of all batches that are done, in the first process only."""
 
-    def __init__(self, title: str, console: Console, lines: bool = True) -> None:
+    def __init__(self, title: str, console: Console) -> None:
         self.title = title
         self.console = console
-        self.lines = lines
         self.progress: Progress | None = None
         self.task = TaskID(0)
-        self.printed = 0
 
-    def on_train_start(self, trainer: Trainer, module: LightningModule) -> None:
-        if not trainer.is_global_zero:
+    def on_start(self, training: Training) -> None:
+        if not training.fabric.is_global_zero:
             return
-        assert isinstance(module, RunModule)
-        done, per_epoch = module.epoch, int(trainer.num_training_batches)
-        epochs = done + (trainer.max_epochs or 0)
-        self.printed = done
+        done, per_epoch = len(training.epochs), len(training.train_batches)
         self.progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -49,34 +43,18 @@ class ProgressBar(Callback):
         )
         self.progress.start()
         self.task = self.progress.add_task(
-            self.title, total=epochs * per_epoch, completed=done * per_epoch
+            self.title, total=training.config.epochs * per_epoch, completed=done * per_epoch
         )
 
-    def on_train_batch_end(
-        self, trainer: Trainer, module: LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
+    def on_batch(self, training: Training) -> None:
         if self.progress is not None:
             self.progress.advance(self.task)
 
-    def on_train_epoch_start(self, trainer: Trainer, module: LightningModule) -> None:
-        self._print_epochs(module)
+    def on_epoch(self, training: Training) -> None:
+        if self.progress is not None:
+            self.console.print(describe_epoch(training.epochs[-1]), highlight=False)
 
-    def on_train_end(self, trainer: Trainer, module: LightningModule) -> None:
-        self._print_epochs(module)
-        self._stop()
-
-    def on_exception(self, trainer: Trainer, module: LightningModule, error: BaseException) -> None:
-        self._stop()
-
-    def _print_epochs(self, module: LightningModule) -> None:
-        """A line for each epoch that has ended since the last time."""
-        if self.progress is not None and self.lines:
-            assert isinstance(module, RunModule)
-            for epoch in module.epochs[self.printed :]:
-                self.console.print(describe_epoch(epoch), highlight=False)
-            self.printed = module.epoch
-
-    def _stop(self) -> None:
+    def on_end(self, training: Training) -> None:
         if self.progress is not None:
             self.progress.stop()
 

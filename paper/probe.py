@@ -14,12 +14,38 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..data import SequenceData
-from ..nn import SequenceModel
-from ..nn.recurrent import RecurrentLayer
+from torchfru.data import SequenceData
+from torchfru.nn import SequenceModel
+from torchfru.nn.recurrent import RecurrentLayer
+from torchfru.results import finite
+from torchfru.training import Hook, Training
 
 SEQUENCES, STEPS = 16, 20
 NORMS = {"l1": 1.0, "l2": 2.0, "linf": float("inf")}
+
+
+class ProbeHook(Hook):
+    """Measures before training and after every ``training.probe_every`` epochs.
+
+    The measurements take none of an epoch's seconds, and change nothing of the training.
+    """
+
+    probes = True
+
+    def on_start(self, training: Training) -> None:
+        if training.config.probe_every is not None:
+            self.probe = GradientProbe(training.data)
+            if not training.epochs:
+                self._measure(training)
+
+    def on_epoch(self, training: Training) -> None:
+        every = training.config.probe_every
+        if every is not None and len(training.epochs) % every == 0:
+            self._measure(training)
+
+    def _measure(self, training: Training) -> None:
+        entries = training.measurements.setdefault("gradients", [])
+        entries.append({"epoch": len(training.epochs), **finite(self.probe(training.model))})
 
 
 class GradientProbe:

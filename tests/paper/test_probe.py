@@ -9,11 +9,11 @@ import torch
 from test_training_run import Cut
 from training_helpers import read, toy, toy_config, toy_run
 
+from paper import probe as module
+from paper.probe import NORMS, GradientProbe, ProbeHook
 from torchfru.nn import LAYERS
 from torchfru.nn.step import StepModel
-from torchfru.training import probe as module
-from torchfru.training.module import build_model
-from torchfru.training.probe import NORMS, GradientProbe
+from torchfru.training.loop import build_model
 
 
 def one_by_one(model, x, y, t) -> torch.Tensor:
@@ -51,22 +51,28 @@ def test_against_one_backward_pass_for_each_error(layer, monkeypatch):
 def test_measured_before_training_and_on_the_way_also_over_a_kill(tmp_path):
     data = toy("predict")
     config = toy_config("lstm", epochs=5, probe_every=2)
-    whole = toy_run(tmp_path / "whole", config, data=data).measurements
+    whole = toy_run(tmp_path / "whole", config, data=data, hooks=[ProbeHook()]).measurements
     assert [entry["epoch"] for entry in whole["gradients"]] == [0, 2, 4]
     assert len({tuple(entry["l2"]) for entry in whole["gradients"]}) == 3
     with pytest.raises(InterruptedError):
-        toy_run(tmp_path / "cut", config, data=data, callbacks=[Cut(3, 1)])
-    toy_run(tmp_path / "cut", config, data=data, resume=True)
+        toy_run(tmp_path / "cut", config, data=data, hooks=[ProbeHook(), Cut(3, 1)])
+    toy_run(tmp_path / "cut", config, data=data, resume=True, hooks=[ProbeHook()])
     assert read(tmp_path / "cut/results/toy/lstm-seed0.json")["measurements"] == whole
 
 
 def test_it_changes_nothing_of_the_training(tmp_path):
     data = toy("predict")
     plain = toy_run(tmp_path / "plain", toy_config(), data=data)
-    probed = toy_run(tmp_path / "probed", toy_config(probe_every=1), data=data)
+    probed = toy_run(tmp_path / "probed", toy_config(probe_every=1), data=data, hooks=[ProbeHook()])
     assert [e["train_loss"] for e in plain.epochs] == [e["train_loss"] for e in probed.epochs]
 
 
 def test_it_needs_a_prediction_at_every_step(tmp_path):
     with pytest.raises(ValueError, match="the task must be predict; toy is for classify"):
+        toy_run(tmp_path, toy_config(probe_every=1), hooks=[ProbeHook()])
+
+
+def test_without_the_hook_it_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"training\.probe_every needs a hook that measures"):
         toy_run(tmp_path, toy_config(probe_every=1))
+    assert not list(tmp_path.iterdir())

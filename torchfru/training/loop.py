@@ -1,0 +1,422 @@
+"""The training loop, from a configuration to a recorded run.
+
+:func:`run_experiment` opens or resumes a run; :class:`Training` does its epochs. Lightning Fabric
+starts the processes and wraps the model for them; everything else is here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.fabric import Fabric
+from torch import Tensor, nn
+from torch.distributed import ReduceOp
+
+from ..data import DataSpec, SequenceData, load
+from ..nn import SequenceModel
+from ..results import RunResult, finite
+from . import environment
+from .batches import Batch, Batches, derive_seed, split_data
+from .checkpoint import Checkpoint, optimizer_tensors, restore_optimizer, restore_weights
+from .config import RunConfig, TrainingConfig
+from .objective import count_correct, every_step, first_output, loss_sum, measures
+from .process import denormals_flushed, launch, quiet, stopped_by_signals
+from .run import (
+    Run,
+    archive_previous,
+    finished_record,
+    is_over,
+    locked,
+    require_same_data,
+    resume_from,
+)
+
+# Sequences measured at once, and the steps that they may have together: speed, and memory.
+TEST_BATCH, TEST_STEPS = 256, 250_000
+TIMED = ("forward", "backward", "step", "test")
+
+
+class Hook:
+    """Called by the loop in every process. Each method does nothing unless a subclass says so."""
+
+    probes = False  # whether it makes the measurements that ``training.probe_every`` asks for
+
+    def on_start(self, training: Training) -> None:
+        """Before the first epoch of this process."""
+
+    def on_batch(self, training: Training) -> None:
+        """After each step of the optimizer."""
+
+    def on_epoch(self, training: Training) -> None:
+        """After each epoch, before it is saved. ``training.stop = True`` makes it the last."""
+
+    def on_end(self, training: Training) -> None:
+        """After the last epoch, or an error."""
+
+
+def run_experiment(
+    run: Run,
+    *,
+    resume: bool = False,
+    data: SequenceData | None = None,
+    data_dir: Path | None = None,
+    parts: Sequence[str] = ("test",),
+    devices: int = 1,
+    nodes: int = 1,
+    accelerator: str = "auto",
+    hooks: Sequence[Hook] = (),
+    patience: float = 0.0,
+) -> RunResult | None:
+    """Train, and keep the record and the checkpoint up to date after each epoch.
+
+    Args:
+        resume: continue from the run's checkpoint, if there is one. The result is the same, bit
+            for bit, as that of a run without interruption.
+        data, data_dir: the data, or the folder to look for their files in.
+        parts: measured after each epoch: "test", and "validation" where ``data.validation`` holds
+            back a share of the training data.
+        devices, nodes: processes on each machine, and machines.
+        hooks: called at the start, after each batch and after each epoch.
+        patience: seconds to wait while another process trains the same run (-1: no limit) before
+            :class:`RunBusyError`.
+
+    Returns:
+        The record, in the first process; None in the others.
+    """
+    _require_probe(run.config.training, hooks)
+    if data is None and not (resume and run.record.exists()):
+        data = _load(run, data_dir)  # an error in the settings leaves no folder behind
+    with quiet(), denormals_flushed(), ExitStack() as held:
+        fabric = launch(run.folder, devices, nodes, accelerator)
+        begin, over = _open(fabric, run, resume, patience, held)
+        if over is None:
+            data = _load(run, data_dir) if data is None else data
+            training = Training(fabric, nodes, run, data, parts, hooks, begin)
+            training.fit()
+            over = training.record
+        return over if fabric.is_global_zero else None
+
+
+def _open(
+    fabric: Fabric, run: Run, resume: bool, patience: float, held: ExitStack
+) -> tuple[Checkpoint | None, RunResult | None]:
+    """The checkpoint to resume from, and the record of a run that needs no more training.
+
+    The first process looks first, and holds the run's lock. If that fails, the others end without
+    a word: one line is enough.
+    """
+    begin, over, problem = None, None, None
+    if fabric.is_global_zero:
+        try:
+            held.enter_context(locked(run, patience))
+            begin = resume_from(run) if resume else None
+            over = finished_record(run, begin) if resume else None
+        except Exception as error:
+            problem = error
+    if fabric.broadcast(problem is not None):
+        raise problem or SystemExit(1)
+    over = fabric.broadcast(over)
+    if resume and not fabric.is_global_zero:
+        begin = resume_from(run, first=False)
+    return begin, over
+
+
+class Training:
+    """One run in progress. ``epochs`` has the measures of each one that is done."""
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        nodes: int,
+        run: Run,
+        data: SequenceData,
+        parts: Sequence[str],
+        hooks: Sequence[Hook],
+        begin: Checkpoint | None,
+    ) -> None:
+        self.fabric, self.nodes, self.hooks = fabric, nodes, hooks
+        self.run, self.data = run, data
+        self.config = run.config.training
+        self.stop = False  # set by a hook: the current epoch is the last
+        self._set_progress(begin)
+        self._set_batches(parts)
+        self._set_model(begin)
+        self.record = self._new_record()
+        if begin is None and fabric.is_global_zero:
+            archive_previous(run)
+        self._save_record()
+
+    def _set_progress(self, begin: Checkpoint | None) -> None:
+        if begin is not None:
+            require_same_data(self.run, begin, self.data)
+        self.step = 0 if begin is None else begin.step
+        self.diverged = False if begin is None else begin.diverged
+        self.epochs: list[dict[str, Any]] = [] if begin is None else list(begin.epochs)
+        self.measurements: dict[str, Any] = {} if begin is None else dict(begin.measurements)
+        self.seconds = dict.fromkeys((*TIMED, "other"), 0.0) | (
+            {} if begin is None else begin.split
+        )
+        self._require_same_start()
+
+    def _set_batches(self, parts: Sequence[str]) -> None:
+        splits = split_data(self.data, self.run.config.data)
+        self.first = first_output(self.data.task, self.data.train.targets, self.data.test.targets)
+        shared = {"rank": self.fabric.global_rank, "world": self.fabric.world_size}
+        size, seed = self.config.batch_size, self.run.seed
+        self.train_batches = Batches(splits["train"], self.data.task, size, seed=seed, **shared)
+        measured = [part for part in splits if part in parts or part == "validation"]
+        self.measured = {
+            part: Batches(splits[part], self.data.task, _test_batch(splits[part].inputs), **shared)
+            for part in measured
+        }
+
+    def _set_model(self, begin: Checkpoint | None) -> None:
+        self.model = build_model(self.run.config, self.data, self.run.seed)
+        if begin is not None:
+            restore_weights(self.model, begin, self.run.checkpoint)
+        self.module = self.fabric.setup_module(self.model)
+        trained = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+        fused = self.fabric.device.type in ("cpu", "cuda")  # the same update, several times faster
+        decay = self.config.weight_decay or 0.0  # without it AdamW is Adam
+        self.optimizer = torch.optim.AdamW(trained, self.config.lr, weight_decay=decay, fused=fused)
+        if begin is not None:
+            restore_optimizer(self.optimizer, begin.optimizer)
+
+    # The loop ------------------------------------------------------------------------------
+
+    def fit(self) -> None:
+        """Train until the last epoch, divergence, the end of the time, or a hook's wish."""
+        try:
+            with stopped_by_signals():
+                self._call("on_start")
+                while not (self.stop or is_over(self.config, self.epochs, self.diverged)):
+                    self._run_epoch()
+        except KeyboardInterrupt:
+            done, planned = len(self.epochs), self.config.epochs
+            raise InterruptedError(
+                f"stopped after {done} of {planned} epochs; continue with --resume"
+            ) from None
+        finally:
+            self._call("on_end")
+
+    def _run_epoch(self) -> None:
+        start, timed = time.perf_counter(), sum(self.seconds[part] for part in TIMED)
+        torch.manual_seed(derive_seed(self.run.seed, len(self.epochs), self.fabric.global_rank))
+        totals, last = self._train_epoch()
+        measured = {part: self._measure(batches) for part, batches in self.measured.items()}
+        loss, _, terms = self._over_processes(totals)
+        record = {"epoch": len(self.epochs) + 1, "train_loss": loss / max(terms, 1)}
+        for part, sums in measured.items():
+            record |= measures(self.data.task, part, *self._over_processes(sums))
+        loss, _, terms = self._over_processes(last)  # a recovered bad batch is not divergence
+        if not loss / max(terms, 1) <= self.config.max_loss:  # or not a number
+            self.diverged = True
+        self.fabric.log_dict(record, self.step)
+        elapsed = time.perf_counter() - start
+        self.seconds["other"] += elapsed - (sum(self.seconds[part] for part in TIMED) - timed)
+        record["seconds"] = round(self._slowest(elapsed), 3)
+        self.epochs.append(finite(record))
+        self._call("on_epoch")
+        self._save()
+
+    def _train_epoch(self) -> tuple[Tensor, Tensor]:
+        """Loss, correct outputs and terms, summed over the epoch, and those of its last batch."""
+        self.model.train()
+        totals, last = self._zeros(), self._zeros()
+        for batch in self.train_batches.epoch(len(self.epochs)):
+            loss = self._train_batch(batch)
+            last = self._zeros()
+            if batch.terms:
+                _add(last, loss, 0.0, batch.terms)
+                _add(totals, loss, 0.0, batch.terms)
+            self._call("on_batch")
+            if self.diverged:
+                break
+        return totals, last
+
+    def _train_batch(self, batch: Batch) -> Tensor:
+        """One step of the optimizer; gives the summed loss before it."""
+        batch = batch.to(self.fabric.device)
+        with self._timed("forward"):
+            output, targets = self._outputs(self.module, batch)
+            loss = loss_sum(self.data.task, output, targets, batch.lengths)
+        with self._timed("backward"):
+            self.optimizer.zero_grad()
+            self.fabric.backward(loss * batch.scale(self.fabric.world_size))
+        with self._timed("step"):
+            self._clip()
+            for group in self.optimizer.param_groups:
+                group["lr"] = learning_rate(self.config, self.step)
+            self.optimizer.step()
+        self.step += 1
+        return loss.detach()
+
+    def _clip(self) -> None:
+        """Bound the gradient; one that is not finite ends the run, and changes no weight.
+
+        All processes have the same gradient here, so all of them decide the same.
+        """
+        limit = self.config.clip or float("inf")
+        norm = nn.utils.clip_grad_norm_(self.model.parameters(), limit)
+        if not bool(norm.isfinite()):
+            self.model.zero_grad(set_to_none=True)
+            self.diverged = True
+
+    @torch.inference_mode()
+    def _measure(self, batches: Batches) -> Tensor:
+        """Loss, correct outputs and terms, summed over a part of the data."""
+        self.model.eval()
+        sums = self._zeros()
+        for batch in batches:
+            with self._timed("test"):
+                output, targets = self._outputs(self.model, batch.to(self.fabric.device))
+                loss = loss_sum(self.data.task, output, targets, batch.lengths)
+                correct = count_correct(self.data.task, output, targets)
+            if batch.terms:
+                _add(sums, loss, correct, batch.terms)
+        return sums
+
+    def _outputs(self, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The model's outputs from the first step that counts, and the targets beside them."""
+        output = model(batch.inputs, batch.lengths, output_from=self.first)
+        return output, batch.targets[:, self.first :] if self.first else batch.targets
+
+    @contextmanager
+    def _timed(self, part: str) -> Iterator[None]:
+        """Add the seconds of the block to a part. A GPU may still be at work when it ends."""
+        start = time.perf_counter()
+        yield
+        self.seconds[part] += time.perf_counter() - start
+
+    def _call(self, event: str) -> None:
+        for hook in self.hooks:
+            getattr(hook, event)(self)
+
+    # Files, in the first process only -----------------------------------------------------
+
+    def _new_record(self) -> RunResult:
+        run = self.run
+        return RunResult(
+            experiment=run.experiment,
+            model=run.model,
+            seed=run.seed,
+            config=run.config.to_dict(),
+            parameters=self.model.count_parameters(),
+            parameters_with_embedding=self.model.count_parameters(embedding=True),
+            versions=environment.versions(),
+            commit=environment.commit(),
+            data=dict(self.data.checksums),
+            hardware=environment.hardware(self.fabric.world_size // self.nodes, self.nodes),
+        )
+
+    def _save(self) -> None:
+        """The checkpoint first, since a record can be made out of it."""
+        if self.fabric.is_global_zero:
+            self._checkpoint().save(self.run.checkpoint)
+        self._save_record()
+
+    def _checkpoint(self) -> Checkpoint:
+        return Checkpoint(
+            weights=self.model.state_dict(),
+            optimizer=optimizer_tensors(self.optimizer),
+            config=self.run.config.to_dict(),
+            seed=self.run.seed,
+            step=self.step,
+            diverged=self.diverged,
+            epochs=self.epochs,
+            split=self.seconds,
+            data=self.data.to_dict(),
+            measurements=self.measurements,
+        )
+
+    def _save_record(self) -> None:
+        if not self.fabric.is_global_zero:
+            return
+        record = self.record
+        record.epochs, record.diverged = self.epochs, self.diverged
+        record.measurements = self.measurements
+        record.seconds = round(sum(epoch["seconds"] for epoch in self.epochs), 3)
+        record.split = {part: round(value, 3) for part, value in self.seconds.items()}
+        over = is_over(self.config, self.epochs, self.diverged)
+        record.status = "finished" if over else "running"
+        record.save(self.run.record)
+
+    # Several processes --------------------------------------------------------------------
+
+    def _zeros(self) -> Tensor:
+        precise = self.fabric.device.type != "mps"  # Apple's GPUs have no float64
+        dtype = torch.float64 if precise else torch.float32
+        return torch.zeros(3, dtype=dtype, device=self.fabric.device)
+
+    def _over_processes(self, values: Tensor, how: ReduceOp.RedOpType = ReduceOp.SUM) -> Any:
+        if self.fabric.world_size > 1:
+            torch.distributed.all_reduce(values, how)
+        return values.tolist()
+
+    def _slowest(self, seconds: float) -> float:
+        """The most of all processes: all of them must decide alike whether time is up."""
+        most = torch.tensor(seconds, dtype=torch.float64, device=self.fabric.device)
+        return self._over_processes(most, ReduceOp.MAX)
+
+    def _require_same_start(self) -> None:
+        done = torch.tensor(len(self.epochs), device=self.fabric.device)
+        least, most = (
+            self._over_processes(done.clone(), end) for end in (ReduceOp.MIN, ReduceOp.MAX)
+        )
+        if least != most:
+            raise RuntimeError(
+                f"the processes would resume after different epochs ({least} and {most}); put "
+                "--results into a folder that all machines share"
+            )
+
+
+def build_model(config: RunConfig, data: DataSpec, seed: int) -> SequenceModel:
+    """The model for these data, its weights determined by the seed."""
+    options = config.to_dict()["model"]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive_seed(seed))
+        return SequenceModel(
+            options.pop("layer"),
+            data.input_size,
+            data.output_size,
+            seq_len=data.seq_len,
+            every_step=every_step(data.task),
+            vocab_size=data.vocab_size,
+            **options,
+        )
+
+
+def learning_rate(training: TrainingConfig, step: int) -> float:
+    """The rate of a step, counted from 0: times the decay after every ``decay_every`` steps.
+
+    >>> learning_rate(TrainingConfig(lr=0.1, lr_decay=0.5), 2999)
+    0.025
+    """
+    return training.lr * training.lr_decay ** (step // training.decay_every)
+
+
+def _load(run: Run, data_dir: Path | None) -> SequenceData:
+    return load(run.config.data.name, data_dir=data_dir, **run.config.data.options())
+
+
+def _require_probe(training: TrainingConfig, hooks: Sequence[Hook]) -> None:
+    if training.probe_every is not None and not any(hook.probes for hook in hooks):
+        raise ValueError(
+            "training.probe_every needs a hook that measures, as that of the paper's gradients: "
+            "python -m paper reproduce gradients"
+        )
+
+
+def _test_batch(inputs: Tensor) -> int:
+    return max(1, min(TEST_BATCH, TEST_STEPS // inputs.shape[1]))
+
+
+def _add(sums: Tensor, loss: Tensor, correct: Tensor | float, terms: int) -> None:
+    sums[0] += loss
+    sums[1] += correct
+    sums[2] += terms

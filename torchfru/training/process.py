@@ -1,0 +1,75 @@
+"""The processes of a run: how they start, what interrupts them, and what they keep quiet about."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from lightning.fabric import Fabric
+from lightning.fabric.loggers.csv_logs import CSVLogger
+from lightning.fabric.loggers.tensorboard import TensorBoardLogger
+
+
+def launch(folder: Path, devices: int, nodes: int, accelerator: str) -> Fabric:
+    """Start the other processes, if there are to be any; each of them gets here by itself."""
+    fabric = Fabric(
+        accelerator=accelerator,
+        devices=devices,
+        num_nodes=nodes,
+        strategy="ddp" if devices * nodes > 1 else "auto",
+        loggers=[
+            CSVLogger(str(folder), "logs", flush_logs_every_n_steps=1),
+            TensorBoardLogger(str(folder), "tensorboard"),
+        ],
+    )
+    fabric.launch()
+    return fabric
+
+
+@contextmanager
+def denormals_flushed() -> Iterator[None]:
+    """Take denormal numbers for zeros inside the block.
+
+    Gradients that vanish over hundreds of steps end as denormal numbers, which a CPU is slow
+    with: nn.LSTM's backward pass over 784 steps takes ten times as long. The setting is a
+    thread's own; those that torch starts later on take it over from this one.
+    """
+    before = sys.float_info.min / 2 == 0.0
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(before)
+
+
+@contextmanager
+def stopped_by_signals() -> Iterator[None]:
+    """Inside the block, SIGTERM raises KeyboardInterrupt, as Ctrl-C does."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may handle signals
+        return
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without Lightning's remarks on hardware, processes and logging folders."""
+    logging.getLogger("lightning.fabric").setLevel(logging.ERROR)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module=r"lightning\..*")
+        yield
