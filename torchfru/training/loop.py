@@ -25,7 +25,7 @@ from .batches import Batch, Batches, derive_seed, split_data
 from .checkpoint import Checkpoint, optimizer_tensors, restore_optimizer, restore_weights
 from .config import RunConfig, TrainingConfig
 from .objective import count_correct, every_step, first_output, loss_sum, measures
-from .process import denormals_flushed, launch, quiet, stopped_by_signals
+from .process import denormals_flushed, launch, leave, quiet, stopped_by_signals
 from .run import (
     Run,
     archive_previous,
@@ -99,6 +99,7 @@ def run_experiment(
             training = Training(fabric, nodes, run, data, parts, hooks, begin)
             training.fit()
             over = training.record
+        leave(fabric)
         return over if fabric.is_global_zero else None
 
 

@@ -33,6 +33,13 @@ def launch(folder: Path, devices: int, nodes: int, accelerator: str) -> Fabric:
     return fabric
 
 
+def leave(fabric: Fabric) -> None:
+    """Part from the other processes together: to find a connection closed can crash a process."""
+    if fabric.world_size > 1:
+        fabric.barrier()
+        torch.distributed.destroy_process_group()
+
+
 @contextmanager
 def denormals_flushed() -> Iterator[None]:
     """Take denormal numbers for zeros inside the block.
