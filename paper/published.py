@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torchfru.experiments.mnist import MINUTES
+from torchfru.training.recipes import MINUTES
 
 
 @dataclass(frozen=True)
