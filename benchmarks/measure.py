@@ -60,7 +60,7 @@ SIZES: dict[str, tuple[int, ...]] = {
 }
 LONG_BATCH = 16  # while steps are varied: 100,000 steps must fit the machine
 SMALL_BATCHES = (1, 8)  # at which FRU is set against nn.LSTM as well
-PATIENCE = 0.3  # seconds that a quick layer is called again and again for, in each turn
+PATIENCE = 0.3  # seconds for which a fast layer is called repeatedly, in each turn
 
 
 def contenders(shape: Shape) -> dict[str, Callable[[], nn.Module]]:

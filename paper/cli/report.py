@@ -17,7 +17,7 @@ def report(
     readme: Annotated[
         Path | None,
         typer.Option(
-            help="A file whose block of results is to be written anew; by default README.md, if "
+            help="A file with a block of results, to be rewritten; by default README.md, if "
             "it is here and has one.",
             exists=True,
         ),

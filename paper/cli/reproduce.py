@@ -157,7 +157,7 @@ def _show_plan(facts: list[dict[str, Any]], as_json: bool, console: Console) -> 
         typer.echo(json.dumps(facts, indent=1))
         return
     if not console.is_terminal:
-        console.width = 120  # a file has room
+        console.width = 120  # a file is not as narrow as a terminal
     table = Table("experiment", "model", "seed", "state", "epochs", "minutes left")
     table.box = box.SIMPLE_HEAD
     for column in table.columns[4:]:

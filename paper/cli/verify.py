@@ -19,16 +19,18 @@ COLOURS = {"holds": "green", "refuted as stated": "yellow", "fails": "bold red"}
 
 def verify(
     claim: Annotated[
-        list[str] | None, typer.Option(help="Check this claim only; may be given again.")
+        list[str] | None, typer.Option(help="Check this claim only; repeatable.")
     ] = None,
     json: Annotated[Path | None, typer.Option(help="Write the findings as JSON.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Write a figure a claim there, as SVG.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Write a figure per claim here, as SVG.")
+    ] = None,
     page: Annotated[
         Path | None,
         typer.Option(help="Write the findings into this page, between its marks.", exists=True),
     ] = None,
     exhaustive: Annotated[
-        bool, typer.Option("--exhaustive", help="10,000 random cases a bound, not 100.")
+        bool, typer.Option("--exhaustive", help="10,000 random cases per bound, not 100.")
     ] = False,
     weights: Annotated[
         Path | None,

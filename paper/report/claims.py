@@ -1,4 +1,4 @@
-"""What the paper says in words, read as something that can be counted, and judged by the records.
+"""The paper's claims in words, read as something that can be counted, and judged by the records.
 
 A verdict needs runs that were trained to the end; until there are, the claim is open.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Literal
 
@@ -15,30 +16,34 @@ from ..published import ACCURACY
 from .names import label
 from .records import Group, Library
 
-Verdict = Literal["contradicted", "holds in part", "holds", "open"]
+Judgement = Literal["contradicted", "holds in part", "holds", "open"]
+Cases = tuple[Iterable[bool | None], str]  # whether each case holds (None: open), and the numbers
 MIXTURES = ("mix-sin", "mix-poly-5", "mix-poly-10", "mix-poly-15")
 ORDERS = 10  # "orders of magnitude": at least one
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of the paper, how it is read here, and what came of it."""
+    """A sentence of the paper, how it is read here, and how it was judged."""
 
     section: str
     sentence: str
     reading: str
-    verdict: Verdict
+    verdict: Judgement
     found: str
 
 
 def judge(library: Library) -> list[Claim]:
     """Every claim with its verdict, in the order of the report."""
-    return [claim(library) for claim in CLAIMS]
+    claims = []
+    for section, sentence, reading, count in CLAIMS:
+        cases, found = count(library)
+        claims.append(Claim(section, sentence, reading, _verdict(cases), found))
+    return claims
 
 
-def _verdict(outcomes: Iterable[bool | None]) -> Verdict:
-    """Of several cases: None is one that cannot be judged yet."""
-    known = [outcome for outcome in outcomes if outcome is not None]
+def _verdict(cases: Iterable[bool | None]) -> Judgement:
+    known = [case for case in cases if case is not None]
     if not known:
         return "open"
     if all(known):
@@ -46,26 +51,17 @@ def _verdict(outcomes: Iterable[bool | None]) -> Verdict:
     return "holds in part" if any(known) else "contradicted"
 
 
-def _mixtures(suffix: str, task: str) -> Callable[[Library], Claim]:
-    def claim(library: Library) -> Claim:
-        outcomes, found = [], []
-        for experiment in MIXTURES:
-            means = _complete_means(library, experiment, suffix)
-            fru = means.pop("fru", None)
-            if fru is None or len(means) < 3:
-                continue
-            best = min(means, key=lambda model: means[model])
-            outcomes.append(ORDERS * fru <= means[best])
-            found.append(f"{experiment} {fru:.1e} against {label(best)}'s {means[best]:.1e}")
-        return Claim(
-            "mixtures",
-            f"FRU's test error is orders of magnitude below the other models' ({task})",
-            "at most a tenth of the best other model's",
-            _verdict(outcomes),
-            "; ".join(found),
-        )
-
-    return claim
+def _mixtures(library: Library, suffix: str) -> Cases:
+    cases, found = [], []
+    for experiment in MIXTURES:
+        means = _complete_means(library, experiment, suffix)
+        fru = means.pop("fru", None)
+        if fru is None or len(means) < 3:
+            continue
+        best = min(means, key=lambda model: means[model])
+        cases.append(ORDERS * fru <= means[best])
+        found.append(f"{experiment} {fru:.1e} against {label(best)}'s {means[best]:.1e}")
+    return cases, "; ".join(found)
 
 
 def _complete_means(library: Library, experiment: str, suffix: str) -> dict[str, float]:
@@ -78,15 +74,12 @@ def _complete_means(library: Library, experiment: str, suffix: str) -> dict[str,
     return means
 
 
-def _half_of_sru(library: Library) -> Claim:
-    fru, sru = (library.group("mix-poly-5", model) for model in ("fru", "sru"))
-    outcome, found = None, ""
-    if fru.records and sru.records:
-        sizes = fru.records[0].run.parameters, sru.records[0].run.parameters
-        outcome = 0.4 <= sizes[0] / sizes[1] <= 0.6
-        found = f"{sizes[0]:,} of {sizes[1]:,}, {sizes[0] / sizes[1]:.2f}"
-    sentence = "FRU uses about half of SRU's variables (mix-poly)"
-    return Claim("mixtures", sentence, "0.4 to 0.6 of them", _verdict([outcome]), found)
+def _half_of_sru(library: Library) -> Cases:
+    fru, sru = (library.group("mix-poly-5", model).records for model in ("fru", "sru"))
+    if not (fru and sru):
+        return [], ""
+    ours, theirs = fru[0].run.parameters, sru[0].run.parameters
+    return [0.4 <= ours / theirs <= 0.6], f"{ours:,} of {theirs:,}, {ours / theirs:.2f}"
 
 
 def spreads(group: Group) -> list[tuple[int, float, float]]:
@@ -105,60 +98,38 @@ def spreads(group: Group) -> list[tuple[int, float, float]]:
     return [(epoch, *ratios) for epoch, ratios in sorted(found.items())]
 
 
-def _level_gradients(library: Library) -> Claim:
+def _level_gradients(library: Library) -> Cases:
     group = library.group("gradients", "fru")
-    worst = max((spread for _, spread, _ in spreads(group) if group.comparable), default=None)
-    return Claim(
-        "gradients",
-        "FRU's gradients to the initial state are very stable over the steps",
-        "the largest norm is below ten times the smallest, at every epoch looked at",
-        _verdict([None if worst is None else worst < ORDERS]),
-        "" if worst is None else f"up to {worst:.3g} times",
-    )
+    found = [spread for _, spread, _ in spreads(group)] if group.comparable else []
+    if not found:
+        return [], ""
+    return [max(found) < ORDERS], f"up to {max(found):.3g} times"
 
 
-def _falling_gradients(library: Library) -> Claim:
+def _falling_gradients(library: Library) -> Cases:
     groups = {model: library.group("gradients", model) for model in ("sru", "rnn", "lstm")}
     ends = {model: spreads(group) for model, group in groups.items() if group.comparable}
     falls = {model: found[-1][2] for model, found in ends.items() if found}
-    return Claim(
-        "gradients",
-        "SRU's fall by orders of magnitude with the steps, RNN's and LSTM's even more",
-        "after training, the first norm is at least ten times the last; for RNN and LSTM more "
-        "than for SRU",
-        _verdict(
-            fall >= ORDERS and (model == "sru" or fall > falls.get("sru", 0))
-            for model, fall in falls.items()
-        ),
-        ", ".join(f"{label(model)} {fall:.3g} times" for model, fall in falls.items()),
-    )
+    cases = [
+        fall >= ORDERS and (model == "sru" or fall > falls.get("sru", 0))
+        for model, fall in falls.items()
+    ]
+    return cases, ", ".join(f"{label(model)} {fall:.3g} times" for model, fall in falls.items())
 
 
-def _fast(library: Library) -> Claim:
+def _fast(library: Library) -> Cases:
     group = library.group("pixel-mnist", "fru-60-10")
     judged = group.usable if group.epochs >= 10 and not group.changes else []
     early = [record.curve("test_accuracy")[:10] for record in judged]
     best = [max(accuracy for _, _, accuracy in curve) for curve in early if curve]
-    return Claim(
-        "pixel-mnist",
-        "FRU achieves over 97.5 % within 10 epochs on pixel-MNIST",
-        "FRU 60,10's best of the first 10 epochs, each seed",
-        _verdict(accuracy > 97.5 for accuracy in best),
-        ", ".join(f"{accuracy:.2f} %" for accuracy in best),
-    )
+    return [accuracy > 97.5 for accuracy in best], ", ".join(f"{value:.2f} %" for value in best)
 
 
-def _faster_than_lstm(library: Library) -> Claim:
+def _faster_than_lstm(library: Library) -> Cases:
     fru, lstm = (_epoch_of(library.group("pixel-mnist", m), 97.0) for m in ("fru-60-10", "lstm"))
-    outcome = None if fru is None or lstm is None else _earlier(fru, lstm)
+    case = None if fru is None or lstm is None else _earlier(fru, lstm)
     parts = zip(("FRU 60,10", "LSTM"), (fru, lstm), strict=True)
-    return Claim(
-        "pixel-mnist",
-        "FRU converges fastest; LSTM reaches 97 % at around the 40th epoch",
-        "FRU 60,10 reaches 97 % in fewer epochs than LSTM",
-        _verdict([outcome]),
-        ", ".join(f"{name} {_reached(when)}" for name, when in parts if when is not None),
-    )
+    return [case], ", ".join(f"{name} {_reached(when)}" for name, when in parts if when)
 
 
 def _epoch_of(group: Group, accuracy: float) -> tuple[int | None, int] | None:
@@ -185,42 +156,25 @@ def _reached(when: tuple[int | None, int]) -> str:
     return f"not within {epochs} epochs" if epoch is None else f"at epoch {epoch}"
 
 
-def _fails(experiment: str, limit: float) -> Callable[[Library], Claim]:
-    def claim(library: Library) -> Claim:
-        group = library.group(experiment, "rnn")
-        mean = group.mean("test_accuracy")
-        passed = mean is not None and mean >= limit  # which more epochs would not undo
-        judged = mean is not None and (passed or group.comparable)
-        return Claim(
-            experiment,
-            f"RNN fails to converge on {experiment}",
-            f"it ends below {limit:g} %",
-            _verdict([not passed if judged else None]),
-            "" if mean is None else f"{mean:.2f} % after {group.epochs} epochs",
-        )
-
-    return claim
+def _fails(library: Library, experiment: str, limit: float) -> Cases:
+    group = library.group(experiment, "rnn")
+    mean = group.mean("test_accuracy")
+    if mean is None:
+        return [], ""
+    passed = mean >= limit  # which more epochs would not undo
+    judged = passed or group.comparable
+    return [not passed if judged else None], f"{mean:.2f} % after {group.epochs} epochs"
 
 
-def _best(experiment: str, models: tuple[str, ...], sentence: str) -> Callable[[Library], Claim]:
+def _best(library: Library, experiment: str, models: set[str]) -> Cases:
     """That the given models end above all others of the paper's table."""
-
-    def claim(library: Library) -> Claim:
-        table = ACCURACY[experiment]
-        groups = {model: library.group(experiment, model) for model in table.rows}
-        means = {model: group.mean("test_accuracy") for model, group in groups.items()}
-        known = {model: mean for model, mean in means.items() if mean is not None}
-        complete = all(group.comparable for group in groups.values())
-        ranked = sorted(known, key=lambda model: -known[model])
-        return Claim(
-            experiment,
-            sentence,
-            "by the last epoch's accuracy, all models trained to the end",
-            _verdict([set(ranked[: len(models)]) == set(models) if complete else None]),
-            ", ".join(f"{label(model)} {known[model]:.2f} %" for model in ranked),
-        )
-
-    return claim
+    groups = {model: library.group(experiment, model) for model in ACCURACY[experiment].rows}
+    means = {model: group.mean("test_accuracy") for model, group in groups.items()}
+    known = {model: mean for model, mean in means.items() if mean is not None}
+    ranked = sorted(known, key=lambda model: -known[model])
+    complete = all(group.comparable for group in groups.values())
+    case = set(ranked[: len(models)]) == models if complete else None
+    return [case], ", ".join(f"{label(model)} {known[model]:.2f} %" for model in ranked)
 
 
 def _frequencies(library: Library, steps: int) -> dict[tuple[int, float, float], float]:
@@ -233,52 +187,110 @@ def _frequencies(library: Library, steps: int) -> dict[tuple[int, float, float],
     return found
 
 
-def _more_is_better(steps: int) -> Callable[[Library], Claim]:
-    def claim(library: Library) -> Claim:
-        best: dict[int, float] = {}
-        for (count, _, _), mean in _frequencies(library, steps).items():
-            best[count] = max(mean, best.get(count, 0.0))
-        ordered = [best[count] for count in sorted(best)]
-        return Claim(
-            "frequencies",
-            f"More frequencies give a higher accuracy ({steps} steps)",
-            "the best range of each number of frequencies, against that of the next smaller number",
-            _verdict(less < more for less, more in pairwise(ordered)),
-            ", ".join(f"{count}: {best[count]:.2f} %" for count in sorted(best)),
-        )
-
-    return claim
+def _more_is_better(library: Library, steps: int) -> Cases:
+    best: dict[int, float] = {}
+    for (count, _, _), mean in _frequencies(library, steps).items():
+        best[count] = max(mean, best.get(count, 0.0))
+    cases = [best[less] < best[more] for less, more in pairwise(sorted(best))]
+    return cases, ", ".join(f"{count}: {best[count]:.2f} %" for count in sorted(best))
 
 
-def _low_frequencies_suffice(library: Library) -> Claim:
+def _low_frequencies_suffice(library: Library) -> Cases:
     found = _frequencies(library, 784)
     gaps = {
         count: found[count, 0.25, 25.0] - mean
-        for (count, low, high), mean in found.items()
+        for (count, low, high), mean in sorted(found.items())
         if (low, high) == (0.25, 784.0) and (count, 0.25, 25.0) in found
     }
-    return Claim(
+    named = ", ".join(f"{count} frequencies: {gap:+.2f} points" for count, gap in gaps.items())
+    return [abs(gap) <= 0.5 for gap in gaps.values()], named
+
+
+BELOW = "FRU's test error is orders of magnitude below the other models'"
+A_TENTH = "at most a tenth of the best other model's"
+LAST = "by the last epoch's accuracy, all models trained to the end"
+BEST_RANGES = (
+    "the best range of each number of frequencies, against that of the next smaller number"
+)
+PERMUTED, IMDB = {"fru-60-10"}, {"fru-5-10", "fru-1-10"}
+
+# The section of the report, the sentence, how it is read, and how it is counted.
+CLAIMS: tuple[tuple[str, str, str, Callable[[Library], Cases]], ...] = (
+    ("mixtures", f"{BELOW} (next value)", A_TENTH, partial(_mixtures, suffix="")),
+    (
+        "mixtures",
+        f"{BELOW} (the released program's task)",
+        A_TENTH,
+        partial(_mixtures, suffix="-released"),
+    ),
+    (
+        "mixtures",
+        "FRU uses about half of SRU's variables (mix-poly)",
+        "0.4 to 0.6 of them",
+        _half_of_sru,
+    ),
+    (
+        "gradients",
+        "FRU's gradients to the initial state are very stable over the steps",
+        "the largest norm is below ten times the smallest, at every epoch looked at",
+        _level_gradients,
+    ),
+    (
+        "gradients",
+        "SRU's fall by orders of magnitude with the steps, RNN's and LSTM's even more",
+        "after training, the first norm is at least ten times the last; for RNN and LSTM more "
+        "than for SRU",
+        _falling_gradients,
+    ),
+    (
+        "pixel-mnist",
+        "FRU achieves over 97.5 % within 10 epochs on pixel-MNIST",
+        "FRU 60,10's best of the first 10 epochs, each seed",
+        _fast,
+    ),
+    (
+        "pixel-mnist",
+        "FRU converges fastest; LSTM reaches 97 % at around the 40th epoch",
+        "FRU 60,10 reaches 97 % in fewer epochs than LSTM",
+        _faster_than_lstm,
+    ),
+    (
+        "pixel-mnist",
+        "RNN fails to converge on pixel-mnist",
+        "it ends below 20 %",
+        partial(_fails, experiment="pixel-mnist", limit=20.0),
+    ),
+    (
+        "permuted-mnist",
+        "FRU ends above SRU, LSTM and RNN on permuted MNIST",
+        LAST,
+        partial(_best, experiment="permuted-mnist", models=PERMUTED),
+    ),
+    (
+        "imdb",
+        "The two FRUs reach the highest accuracies on IMDB",
+        LAST,
+        partial(_best, experiment="imdb", models=IMDB),
+    ),
+    (
+        "imdb",
+        "RNN fails to converge on imdb",
+        "it ends below 60 %",
+        partial(_fails, experiment="imdb", limit=60.0),
+    ),
+    *(
+        (
+            "frequencies",
+            f"More frequencies give a higher accuracy ({steps} steps)",
+            BEST_RANGES,
+            partial(_more_is_better, steps=steps),
+        )
+        for steps in (28, 784)
+    ),
+    (
         "frequencies",
         "At 784 steps, 0.25 to 25 gives an accuracy similar to 0.25 to 784",
         "it differs by at most half a point",
-        _verdict(abs(gap) <= 0.5 for gap in gaps.values()),
-        ", ".join(f"{count} frequencies: {gap:+.2f} points" for count, gap in sorted(gaps.items())),
-    )
-
-
-CLAIMS: tuple[Callable[[Library], Claim], ...] = (
-    _mixtures("", "next value"),
-    _mixtures("-released", "the released program's task"),
-    _half_of_sru,
-    _level_gradients,
-    _falling_gradients,
-    _fast,
-    _faster_than_lstm,
-    _fails("pixel-mnist", 20.0),
-    _best("permuted-mnist", ("fru-60-10",), "FRU ends above SRU, LSTM and RNN on permuted MNIST"),
-    _best("imdb", ("fru-5-10", "fru-1-10"), "The two FRUs reach the highest accuracies on IMDB"),
-    _fails("imdb", 60.0),
-    _more_is_better(28),
-    _more_is_better(784),
-    _low_frequencies_suffice,
+        _low_frequencies_suffice,
+    ),
 )

@@ -17,7 +17,7 @@ from .sections import all_sections
 from .summary import summary
 
 READING = (
-    "A number is the last epoch's measure on the test set, which chose nothing: the mean over "
+    "A number is the last epoch's measure on the test set, never used for selection: the mean over "
     "seeds, ± the standard deviation where there are several. A run that diverged is counted, and "
     "is not part of the mean; nor is one that is unfinished. Figures show both fainter. Minutes "
     "are those of one run. Every number leads to its records."
@@ -80,7 +80,7 @@ def _common(values: Any) -> str:
 
 
 def run_facts(record: Record) -> dict[str, str]:
-    """What a record says, line by line."""
+    """The facts of a record, by name."""
     run = record.run
     measures = {name: value for name, value in run.last.items() if name not in ("epoch", "seconds")}
     return {
@@ -96,7 +96,7 @@ def run_facts(record: Record) -> dict[str, str]:
 
 
 def measurement_facts(measurement: Measurement) -> dict[str, str]:
-    """What a measurement without training says of its origin, and its plain numbers."""
+    """The plain numbers of a measurement without training, and their origin."""
     plain = {k: v for k, v in measurement.values.items() if isinstance(v, int | float | str)}
     origin = measurement.commit, measurement.versions, measurement.hardware, measurement.data
     seconds = f"{measurement.seconds:.1f}"
@@ -104,7 +104,7 @@ def measurement_facts(measurement: Measurement) -> dict[str, str]:
 
 
 def sweep_facts(sweep: Sweep) -> dict[str, str]:
-    """What a sweep says, line by line."""
+    """The facts of a sweep, by name."""
     points = (_listed({k: v for k, v in p.items() if v is not None}) for p in sweep.result.points)
     own = "; ".join(sweep.changes) or "nothing"
     return {"points": "; ".join(points), "other than the experiment's": own}

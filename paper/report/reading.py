@@ -56,7 +56,7 @@ def _name(path: Path) -> str:
 
 
 def _attempt(read: Callable[[Path], T], path: Path) -> T | str:
-    """What a file holds, or what is wrong with it."""
+    """The content of a file, or a line that says why it cannot be read."""
     try:
         return read(path)
     except ValueError as error:
@@ -73,10 +73,7 @@ def _read_run(path: Path) -> Record:
         )
     with _shape(path, "run record"):
         config = RunConfig.from_dict(run.config)
-        _require_numbers([run.seconds, run.parameters])
-        for epoch in run.epochs:
-            _require_numbers([epoch["epoch"]])
-            _require_numbers(value for value in epoch.values() if value is not None)
+        _require_numbers(epoch["epoch"] for epoch in run.epochs)
         for probe in run.measurements.get("gradients", []):
             _require_numbers([probe["epoch"], *probe["step"]])
             for norm in NORMS:

@@ -144,7 +144,7 @@ class Sweep:
 
     @property
     def changes(self) -> list[str]:
-        """What its points share that the experiment's own settings have not."""
+        """The settings of all its points that are not the experiment's own."""
         own = EXPERIMENTS.get(self.result.experiment, {}).get(self.result.model)
         if own is None:
             return ["the experiment has no settings of its own"]
@@ -182,7 +182,7 @@ class Library:
         return [model for model in EXPERIMENTS[experiment] if model in known]
 
     def values(self, name: str) -> dict[str, Any]:
-        """What the measurement ``experiment/name`` found; empty where there is none."""
+        """The values of the measurement ``experiment/name``; empty where there is none."""
         return self.measurements[name].values if name in self.measurements else {}
 
     @cached_property

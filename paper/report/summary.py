@@ -6,7 +6,7 @@ from collections import Counter
 from typing import get_args
 
 from ..published import ACCURACY
-from .claims import Claim, Verdict
+from .claims import Claim, Judgement
 from .names import label
 from .records import Library, Status
 from .sections.mixtures import not_below_the_line
@@ -80,7 +80,7 @@ def _contradicted(claims: list[Claim]) -> list[str]:
 
 def _verdicts(claims: list[Claim]) -> str:
     counts = Counter(claim.verdict for claim in claims)
-    named = ", ".join(f"{verdict} {counts[verdict]}" for verdict in get_args(Verdict))
+    named = ", ".join(f"{verdict} {counts[verdict]}" for verdict in get_args(Judgement))
     return f"The verdicts on the paper's {len(claims)} claims in words: {named}."
 
 

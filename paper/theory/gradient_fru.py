@@ -49,7 +49,7 @@ def inequality_ends() -> float:
 
 
 @dataclass(frozen=True)
-class Case:
+class FRUCase:
     """One linear FRU: W = W2 W1 (n_h, n_u), its frequencies and phases, and a stretch of time."""
 
     w: Tensor
@@ -91,18 +91,18 @@ def excess(found: Extremes, exponent: float) -> tuple[float, float]:
     return low, math.log(found.high) - exponent
 
 
-def excess_as_stated(case: Case) -> tuple[float, float]:
+def excess_as_stated(case: FRUCase) -> tuple[float, float]:
     return excess(case.gradients(), case.sigma)
 
 
-def excess_corrected(case: Case) -> tuple[float, float]:
+def excess_corrected(case: FRUCase) -> tuple[float, float]:
     """For the statement that holds; its lower half says nothing where r/T > 0.797."""
     exponent = math.sqrt(case.blocks) * case.sigma
     low, high = excess(case.gradients(), exponent)
     return low if exponent / case.seq_len <= inequality_ends() else -math.inf, high
 
 
-def random_case(generator: torch.Generator, basis: str = "fourier") -> Case:
+def random_case(generator: torch.Generator, basis: str = "fourier") -> FRUCase:
     """A small unit: T up to 40, 1 or 2 frequencies in each of 1 to 4 blocks, s/T up to 1.
 
     In one of three all blocks act alike and in phase, where the bounds are tight.
@@ -127,7 +127,7 @@ def random_case(generator: torch.Generator, basis: str = "fourier") -> Case:
         freqs = uniform(count, seq_len)
         if aligned:
             freqs, phase = [0.0] * count, [0.0] * count
-    return Case(w, seq_len, draw(seq_len) - 1, freqs, phase, per_block, basis)
+    return FRUCase(w, seq_len, draw(seq_len) - 1, freqs, phase, per_block, basis)
 
 
 def search(settings: Settings, bases: tuple[str, ...]) -> tuple[float, int, int]:
@@ -145,9 +145,9 @@ def search(settings: Settings, bases: tuple[str, ...]) -> tuple[float, int, int]
 
 # The smallest units that break the theorem as it is stated: one number of state and one step
 # for the lower bound, two for the upper.
-LOWER = Case(torch.tensor([[-0.9]], dtype=torch.float64), 1, 0, [0.0], [0.0])
+LOWER = FRUCase(torch.tensor([[-0.9]], dtype=torch.float64), 1, 0, [0.0], [0.0])
 PAIR = torch.full((1, 2), 0.3 / math.sqrt(2), dtype=torch.float64)
-UPPER = Case(PAIR, 1, 0, [0.0, 1.0], [0.0, 0.0])
+UPPER = FRUCase(PAIR, 1, 0, [0.0, 1.0], [0.0, 0.0])
 
 
 def over_time(

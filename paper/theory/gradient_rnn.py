@@ -46,7 +46,7 @@ def excess(w: Tensor, steps: int, loss: Tensor) -> float:
     factor = float((jacobian(w, steps).t() @ loss).norm() / loss.norm())
     values = torch.linalg.svdvals(torch.linalg.matrix_power(w, steps))
     high, low = float(values[0]), float(values[-1])
-    return max(factor - high, low - factor) / max(high, 1e-300)
+    return max(factor - high, low - factor) / max(high, 1e-150)  # squares of less underflow
 
 
 def log_gradients(sigma: float, length: int) -> float:

@@ -38,7 +38,7 @@ RESOLUTION = 1e-13  # of sigma_min, against sigma_max: float64 sees no smaller r
 
 
 @dataclass(frozen=True)
-class Case:
+class SRUCase:
     """One linear SRU: W = W2 W1 (n_h, K n_h), its decays, and how many steps it takes."""
 
     w: Tensor
@@ -52,14 +52,14 @@ class Case:
             return extremes(jacobian(linear_sru(self.w, self.alphas), self.steps))
 
 
-def excess_as_stated(case: Case) -> float:
+def excess_as_stated(case: SRUCase) -> float:
     """log by which a unit of one decay leaves the paper's bounds (> 0: it does)."""
     (alpha,) = case.alphas
     low = alpha + (1 - alpha) * smallest(case.w)
     return _excess(case, low, alpha + (1 - alpha) * largest(case.w))
 
 
-def excess_corrected(case: Case) -> float:
+def excess_corrected(case: SRUCase) -> float:
     """log by which a unit leaves the bounds that hold for every W and any decays."""
     if len(case.alphas) > 1:
         spread = math.sqrt(sum((1 - alpha) ** 2 for alpha in case.alphas))
@@ -69,7 +69,7 @@ def excess_corrected(case: Case) -> float:
     return _excess(case, low, alpha + (1 - alpha) * largest(case.w))
 
 
-def _excess(case: Case, low: float, high: float) -> float:
+def _excess(case: SRUCase, low: float, high: float) -> float:
     found = case.gradients()
     above = math.log(found.high) - case.steps * math.log(high) if found.high > 0 else -math.inf
     low -= ONE_STEP * high
@@ -79,7 +79,7 @@ def _excess(case: Case, low: float, high: float) -> float:
     return max(above, case.steps * math.log(low) - math.log(seen) if seen > 0 else math.inf)
 
 
-def random_case(generator: torch.Generator) -> Case:
+def random_case(generator: torch.Generator) -> SRUCase:
     """A small unit of 1 to 3 numbers a decay, 1 to 3 decays, up to 20 steps, sigma to 2."""
     size = int(torch.randint(1, 4, (), generator=generator))
     count = max(1, int(torch.randint(-1, 4, (), generator=generator)))
@@ -87,7 +87,7 @@ def random_case(generator: torch.Generator) -> Case:
     sigma = 2 * float(torch.rand((), generator=generator)) + 1e-3
     w = random_square(generator, size * count, 1.0)[:size]
     alphas = (0.02 + 0.96 * torch.rand(count, generator=generator)).tolist()
-    return Case(w * (sigma / largest(w)), alphas, steps)
+    return SRUCase(w * (sigma / largest(w)), alphas, steps)
 
 
 def search(settings: Settings) -> tuple[float, int, int]:
@@ -105,7 +105,7 @@ def search(settings: Settings) -> tuple[float, int, int]:
     return worst, single, broken
 
 
-COUNTEREXAMPLE = Case(torch.tensor([[-1.0]], dtype=torch.float64), [0.5], 1)
+COUNTEREXAMPLE = SRUCase(torch.tensor([[-1.0]], dtype=torch.float64), [0.5], 1)
 
 
 def log_gradients(alpha: float, length: int) -> float:

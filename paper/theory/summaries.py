@@ -1,4 +1,4 @@
-"""What the two summary checks share: the layer's memory at every step, and the h it had made."""
+"""Shared by the two summary checks: the layer's memory at every step, and the h behind it."""
 
 from __future__ import annotations
 

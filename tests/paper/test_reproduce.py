@@ -204,7 +204,7 @@ def test_stopping_leaves_no_process_behind(tmp_path, monkeypatch):
 PARENT = """
 import sys, time
 from pathlib import Path
-sys.path.insert(0, sys.argv[1])
+sys.path[:0] = [sys.argv[1], str(Path(sys.argv[1]).parent)]
 from test_reproduce import Runner, tiny
 show = lambda running: [print(job.process.pid, flush=True) for job in running if job.record]
 Runner([tiny(epochs=1_000_000)], Path(sys.argv[2]), tick=show).run()

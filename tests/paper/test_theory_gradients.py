@@ -38,7 +38,7 @@ def matrices(draw: st.DrawFn, rows: int, columns: int, sigma: float) -> torch.Te
 
 
 @st.composite
-def fru_cases(draw: st.DrawFn, basis: str = "fourier") -> gradient_fru.Case:
+def fru_cases(draw: st.DrawFn, basis: str = "fourier") -> gradient_fru.FRUCase:
     seq_len, blocks = draw(st.integers(1, 12)), draw(st.integers(1, 3))
     per_block, freq_dim = draw(st.integers(1, 2)), draw(st.integers(1, 2))
     count, n_h = blocks * per_block, per_block * freq_dim
@@ -51,12 +51,12 @@ def fru_cases(draw: st.DrawFn, basis: str = "fourier") -> gradient_fru.Case:
     angles = st.just(0.0) | st.floats(-math.pi, math.pi)
     phase = draw(st.lists(angles, min_size=count, max_size=count))
     start = draw(st.integers(0, seq_len - 1))
-    return gradient_fru.Case(w, seq_len, start, freqs, phase, per_block, basis)
+    return gradient_fru.FRUCase(w, seq_len, start, freqs, phase, per_block, basis)
 
 
 @SEARCH
 @given(fru_cases())
-def test_fru_gradients_stay_within_the_corrected_bounds(case: gradient_fru.Case) -> None:
+def test_fru_gradients_stay_within_the_corrected_bounds(case: gradient_fru.FRUCase) -> None:
     assert max(gradient_fru.excess_corrected(case)) <= ROUNDING
 
 
@@ -128,16 +128,16 @@ def test_the_jacobian_is_the_product_of_its_steps() -> None:
 
 
 @st.composite
-def sru_cases(draw: st.DrawFn) -> gradient_sru.Case:
+def sru_cases(draw: st.DrawFn) -> gradient_sru.SRUCase:
     size, count = draw(st.integers(1, 2)), draw(st.integers(1, 3))
     w = draw(matrices(size, size * count, draw(st.floats(0.01, 2.0))))
     alphas = draw(st.lists(st.floats(0.05, 0.95), min_size=count, max_size=count))
-    return gradient_sru.Case(w, alphas, draw(st.integers(1, 8)))
+    return gradient_sru.SRUCase(w, alphas, draw(st.integers(1, 8)))
 
 
 @SEARCH
 @given(sru_cases())
-def test_sru_gradients_stay_within_the_corrected_bounds(case: gradient_sru.Case) -> None:
+def test_sru_gradients_stay_within_the_corrected_bounds(case: gradient_sru.SRUCase) -> None:
     assert gradient_sru.excess_corrected(case) <= ROUNDING
 
 
@@ -150,7 +150,7 @@ def test_sru_s_lower_bound_as_stated_is_broken() -> None:
 def test_for_symmetric_positive_w_sru_s_bounds_hold_as_stated(data: st.DataObject) -> None:
     root = data.draw(matrices(2, 2, data.draw(st.floats(0.1, 1.4))))
     alpha, steps = data.draw(st.floats(0.05, 0.95)), data.draw(st.integers(1, 8))
-    case = gradient_sru.Case(root @ root.t(), [alpha], steps)
+    case = gradient_sru.SRUCase(root @ root.t(), [alpha], steps)
     assert gradient_sru.excess_as_stated(case) <= ROUNDING
 
 

@@ -1,4 +1,4 @@
-"""The nine parts of the report: for each, what is shown of which records."""
+"""The sections of the report: each takes the records that it shows."""
 
 from __future__ import annotations
 

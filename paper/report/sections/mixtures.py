@@ -26,7 +26,7 @@ def section(library: Library) -> Section:
         "predict the next value at every step; in its authors' released program they give, from "
         "the last state, the whole sequence that they have read. The two are kept apart here. "
         "The paper's Figures 3 and 4 print no numbers.",
-        "Two predictors need no training: say the last value again, or go on along the straight "
+        "Two predictors need no training: repeat the last value, or continue the straight "
         "line through the last two. They stand in the tables and figures beside the models. At the "
         "first step there is no line yet, and the last value stands in for it. The error of the "
         "line after that step is given as well; a model's, over all steps, cannot be compared with "
