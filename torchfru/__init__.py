@@ -1,12 +1,18 @@
-"""The Fourier Recurrent Unit for PyTorch."""
+"""The Fourier Recurrent Unit for PyTorch.
 
-from importlib.metadata import version as _version
+The names below are imported when they are first used, so that the command line starts without
+torch. A program that has imported torch gets all of them at once: with them come the operators
+that an exported model needs.
+"""
 
-from .basis import Basis, log_frequencies
-from .nn import FRU, SRU, FRUCell, SRUCell
-from .ops import available_backends, use_backend
+import sys as _sys
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING, Any
 
-__version__ = _version("torchfru")
+if TYPE_CHECKING or "torch" in _sys.modules:
+    from .basis import Basis, log_frequencies
+    from .nn import FRU, SRU, FRUCell, SRUCell
+    from .ops import available_backends, use_backend
 
 __all__ = [
     "FRU",
@@ -18,3 +24,23 @@ __all__ = [
     "log_frequencies",
     "use_backend",
 ]
+
+_HOMES = {"basis": ("Basis", "log_frequencies"), "nn": ("FRU", "SRU", "FRUCell", "SRUCell")}
+_HOMES["ops"] = ("available_backends", "use_backend")
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("torchfru")
+    for home, names in _HOMES.items():
+        if name == home:
+            return _import_module(f".{home}", __name__)
+        if name in names:
+            return getattr(_import_module(f".{home}", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *_HOMES, "__version__"])

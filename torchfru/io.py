@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import errno
+import math
 import hashlib
 import os
 import secrets
@@ -11,6 +12,8 @@ import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin
 
 BLOCK = 1 << 20  # bytes read at once
 
@@ -89,6 +92,32 @@ def printable(text: object) -> str:
     'a\\x1b[31mb\\n'
     """
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))
+
+
+def fits(value: Any, hint: Any) -> bool:
+    """Whether a value of a JSON file has the type of a field; numbers must be finite."""
+    kind, arguments = get_origin(hint) or hint, get_args(hint)
+    if kind is Any:
+        return _is_finite(value)
+    if kind is Literal:
+        return isinstance(value, str) and value in arguments
+    if kind in (Union, UnionType):
+        return any(fits(value, argument) for argument in arguments)
+    if kind in (list, tuple):
+        return isinstance(value, list) and all(fits(item, arguments[0]) for item in value)
+    if kind is dict:
+        return isinstance(value, dict) and all(fits(v, arguments[1]) for v in value.values())
+    if kind is float:
+        return isinstance(value, int | float) and not isinstance(value, bool) and _is_finite(value)
+    if kind is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, kind)
+
+
+def _is_finite(value: Any) -> bool:
+    if isinstance(value, dict | list):
+        return all(map(_is_finite, value.values() if isinstance(value, dict) else value))
+    return not isinstance(value, float) or math.isfinite(value)
 
 
 def remove_leftovers(path: Path) -> None:

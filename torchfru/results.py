@@ -10,10 +10,9 @@ import math
 from collections.abc import Iterator
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from pathlib import Path
-from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_type_hints
 
-from .io import file_problem, reason, write_atomically
+from .io import file_problem, fits, reason, write_atomically
 
 Status = Literal["running", "finished"]
 LARGEST_RECORD = 1 << 28  # bytes
@@ -59,7 +58,7 @@ class RunResult:
         if not all(isinstance(section, dict) for section in record.config.values()):
             raise ValueError(f"{path} is not a run record: its config has no sections")
         for epoch in record.epochs:
-            if not all(_fits(value, float | None) for value in epoch.values()):
+            if not all(fits(value, float | None) for value in epoch.values()):
                 raise ValueError(f"{path} is not a run record: an epoch holds what is no number")
         return record
 
@@ -178,7 +177,7 @@ def _read(path: Path, what: str, kind: type) -> dict[str, Any]:
     hints = get_type_hints(kind)
     found = {key: value for key, value in content.items() if key in known}
     for name, value in found.items():
-        if not _fits(value, hints[name]):
+        if not fits(value, hints[name]):
             text = json.dumps(value)
             shown = text if len(text) <= 40 else f"{text[:40]}..."
             raise ValueError(f"{path} is not a {what}: its {name} cannot be {shown}")
@@ -204,32 +203,6 @@ def _read_json(path: Path, what: str) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ValueError(f"{path} is not a {what}: it holds no JSON object")
     return content
-
-
-def _fits(value: Any, hint: Any) -> bool:
-    """Whether a value of a JSON file has the type of a field; numbers must be finite."""
-    kind, arguments = get_origin(hint) or hint, get_args(hint)
-    if kind is Any:
-        return _is_finite(value)
-    if kind is Literal:
-        return isinstance(value, str) and value in arguments
-    if kind in (Union, UnionType):
-        return any(_fits(value, argument) for argument in arguments)
-    if kind is list:
-        return isinstance(value, list) and all(_fits(item, arguments[0]) for item in value)
-    if kind is dict:
-        return isinstance(value, dict) and all(_fits(v, arguments[1]) for v in value.values())
-    if kind is float:
-        return isinstance(value, int | float) and not isinstance(value, bool) and _is_finite(value)
-    if kind is int:
-        return isinstance(value, int) and not isinstance(value, bool)
-    return isinstance(value, kind)
-
-
-def _is_finite(value: Any) -> bool:
-    if isinstance(value, dict | list):
-        return all(map(_is_finite, value.values() if isinstance(value, dict) else value))
-    return not isinstance(value, float) or math.isfinite(value)
 
 
 def _has_no_default(item: Field[Any]) -> bool:

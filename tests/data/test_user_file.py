@@ -280,9 +280,9 @@ def test_parquet_that_is_none(tmp_path):
 
 def test_parquet_without_a_reader(tmp_path, monkeypatch):
     path = write_csv(tmp_path, "", "mine.parquet")
-    for name in ("pyarrow", "polars"):
+    for name in ("pyarrow",):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(DataError, match=r"needs pyarrow or polars: pip install 'torchfru\[parqu"):
+    with pytest.raises(DataError, match=r"needs pyarrow: pip install 'torchfru\[parqu"):
         load(path)
 
 

@@ -6,7 +6,6 @@ import sys
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from .common import UsageError, message_of
 from .data import app as data
@@ -59,6 +58,8 @@ def run(app: typer.Typer = app) -> None:
     except Exception as error:
         if "--debug" in sys.argv:
             raise
+        from rich.console import Console
+
         Console(stderr=True, soft_wrap=True).print("[bold red]Error:[/] ", end="")
         print(message_of(error), file=sys.stderr)
         sys.exit(2 if isinstance(error, UsageError) else 1)

@@ -1,22 +1,43 @@
-"""What several commands need."""
+"""Functions and options that the commands share."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.text import Text
+
+Run = Annotated[
+    str,
+    typer.Argument(
+        help="A run: its name (pixel-mnist/fru-seed0), record (.json) or checkpoint (.safetensors)."
+    ),
+]
+Results = Annotated[Path, typer.Option(help="The folder of the run records.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+DataDir = Annotated[
+    Path | None,
+    typer.Option(
+        help="A folder with mnist/, imdb/ or beijing/, searched first. Default: TORCHFRU_DATA."
+    ),
+]
 
 
 class UsageError(ValueError):
-    """The command line asks for something that does not exist: exit code 2."""
+    """An argument is wrong: exit code 2."""
 
 
 @contextmanager
 def usage_errors() -> Iterator[None]:
-    """Errors in here are the command line's."""
+    """Turn a ValueError into a :class:`UsageError`."""
     try:
         yield
     except ValueError as error:
@@ -24,14 +45,14 @@ def usage_errors() -> Iterator[None]:
 
 
 def measure_on_test(row: dict[str, Any]) -> str:
-    """What an epoch reached on the test part, in short; empty if it was not measured."""
+    """The test accuracy or error of an epoch; empty if it was not measured."""
     if row.get("test_accuracy") is not None:
         return f"{row['test_accuracy']:.2f} %"
     return "" if row.get("test_mse") is None else f"mse {row['test_mse']:.3g}"
 
 
 def use_threads(threads: int | None) -> None:
-    """Let torch use that many; None leaves it to torch."""
+    """Set the number of torch's threads; None leaves it to torch."""
     if threads is not None:
         import torch
 
@@ -45,6 +66,36 @@ def shown(value: object) -> Text:
     from ..io import printable
 
     return Text(printable(value))
+
+
+def new_console(stderr: bool = False) -> Console:
+    """A console; what is not a terminal, such as a file, is 120 characters wide."""
+    from rich.console import Console
+
+    console = Console(stderr=stderr)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = 120
+    return console
+
+
+def print_table(
+    headings: Sequence[str], rows: Iterable[Iterable[object]], numbers: Sequence[str] = ()
+) -> None:
+    """Print rows of cells; the columns of ``numbers`` are aligned to the right."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD)
+    for heading in headings:
+        table.add_column(heading, justify="right" if heading in numbers else "left")
+    for row in rows:
+        table.add_row(*map(shown, row))
+    new_console().print(table)
+
+
+def print_json(value: Any) -> None:
+    """Print JSON; numbers that it cannot hold are an error."""
+    typer.echo(json.dumps(value, indent=1, allow_nan=False))
 
 
 def message_of(error: Exception) -> str:

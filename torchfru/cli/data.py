@@ -1,16 +1,14 @@
-"""``torchfru data``: what there is, where it is, and whether it is whole."""
+"""``torchfru data``: list, fetch and verify data sets."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from .common import shown
+from ..io import printable
+from .common import DataDir, Json, print_json, print_table
 
 if TYPE_CHECKING:
     from ..data import DataSet, FileCheck, SequenceData
@@ -19,19 +17,10 @@ app = typer.Typer(
     help="List, fetch and verify data sets. Example: torchfru data list", no_args_is_help=True
 )
 
-Folder = Annotated[
-    Path | None,
-    typer.Option(
-        "--data-dir",
-        help="A folder with mnist/, imdb/, beijing/ to look in first. Default: TORCHFRU_DATA.",
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")]
-
 
 @app.command("list")
-def list_(data_dir: Folder = None, as_json: Json = False) -> None:
-    """List the data sets, their options, and whether their files are here.
+def list_(data_dir: DataDir = None, as_json: Json = False) -> None:
+    """List the data sets, their options, and whether their files are on this machine.
 
     Example: torchfru data list --json
     """
@@ -39,22 +28,20 @@ def list_(data_dir: Folder = None, as_json: Json = False) -> None:
 
     rows = [_described(entry, data_dir) for entry in DATASETS.values()]
     if as_json:
-        _print_json(rows)
+        print_json(rows)
         return
-    table = Table("name", "task", "what", "files", "options")
     for row in rows:
-        options = "  ".join(f"{name}={value}" for name, value in row["options"].items())
-        table.add_row(row["name"], row["task"], row["summary"], row["files"], options)
-    Console().print(table)
+        row["options"] = "  ".join(f"{name}={value}" for name, value in row["options"].items())
+    print_table(["name", "task", "content", "files", "options"], (row.values() for row in rows))
 
 
 @app.command()
 def fetch(
     names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Data sets, or all.")],
-    data_dir: Folder = None,
+    data_dir: DataDir = None,
     as_json: Json = False,
 ) -> None:
-    """Fetch data sets, unless they are here, and prepare them for use.
+    """Download data sets that are not on this machine, and load each of them once.
 
     Example: torchfru data fetch pixel-mnist imdb
     """
@@ -64,12 +51,11 @@ def fetch(
     chosen = known() if names == ["all"] else names
     loaded = [_summary(load(name, data_dir=data_dir)) for name in chosen]
     if as_json:
-        _print_json(loaded)
+        print_json(loaded)
         return
-    table = Table("name", "task", "train", "test", "steps", "inputs", "outputs")
-    for row in loaded:
-        table.add_row(*(f"{v:,}" if isinstance(v, int) else shown(v) for v in [*row.values()][:7]))
-    Console().print(table)
+    headings = ("name", "task", "train", "test", "steps", "inputs", "outputs")
+    rows = ([f"{v:,}" if isinstance(v, int) else v for v in [*row.values()][:7]] for row in loaded)
+    print_table(headings, rows, numbers=headings[2:])
 
 
 @app.command()
@@ -77,12 +63,12 @@ def verify(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[NAME]...", help="Default: all data sets.")
     ] = None,
-    data_dir: Folder = None,
+    data_dir: DataDir = None,
     as_json: Json = False,
 ) -> None:
-    """Read through the files that are here; exit with 1 if one is damaged. Fetches nothing.
+    """Check the files on this machine; the exit code is 1 if one is damaged.
 
-    A data set that is asked for by name must be here.
+    Nothing is downloaded. If you name a data set, its files must be here.
 
     Example: torchfru data verify --data-dir ~/data
     """
@@ -92,15 +78,15 @@ def verify(
     files = {c.source: c for name in names or known() for c in check(name, data_dir=data_dir)}
     rows = [_checked(found) for found in files.values()]
     if as_json:
-        _print_json(rows)
+        print_json(rows)
     else:
-        table = Table("file", "state", "SHA-256 of the content", "where")
-        for row in rows:
-            table.add_row(row["file"], row["state"], row["sha256"] or "", shown(row["path"] or ""))
-        Console().print(table)
+        cells = (
+            [row["file"], row["state"], row["sha256"] or "", row["path"] or ""] for row in rows
+        )
+        print_table(["file", "state", "SHA-256 of the content", "path"], cells)
         for row in rows:
             if row["problem"]:
-                typer.echo(shown(row["problem"]).plain, err=True)
+                typer.echo(printable(row["problem"]), err=True)
     wrong = ("damaged", "not here") if names else ("damaged",)
     if any(row["state"] in wrong for row in rows):
         raise typer.Exit(1)
@@ -144,7 +130,3 @@ def _checked(found: FileCheck) -> dict[str, Any]:
         "path": None if found.path is None else str(found.path),
         "problem": found.problem,
     }
-
-
-def _print_json(rows: list[dict[str, Any]]) -> None:
-    typer.echo(json.dumps(rows, indent=2))

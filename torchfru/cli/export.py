@@ -7,21 +7,21 @@ from typing import Annotated
 
 import typer
 
-from .predict import Run
+from .common import Results, Run
 
 
 def export(
     run: Run,
     onnx: Annotated[Path, typer.Option(help="The file to write.")],
-    results: Annotated[Path, typer.Option(help="The folder of the run records.")] = Path("results"),
+    results: Results = Path("results"),
 ) -> None:
-    """Write one step of a model as ONNX, checked against onnxruntime first.
+    """Write one step of a trained model as ONNX, after a comparison with torch.
 
     Example: torchfru export pixel-mnist/fru-seed0 --onnx fru.onnx
     """
     from ..io import printable
     from ..training.export import export_onnx
-    from ..training.saved import load_model
+    from ..training.trained import load_trained
 
-    difference = export_onnx(load_model(run, results), onnx)
+    difference = export_onnx(load_trained(run, results), onnx)
     typer.echo(f"{printable(onnx)}: onnxruntime and torch agree (difference {difference:.1e})")

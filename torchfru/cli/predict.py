@@ -1,46 +1,40 @@
-"""``torchfru predict``: what a trained model says of a file."""
+"""``torchfru predict``: predictions of a trained model for the sequences of a file."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from .common import shown
-
-Run = Annotated[
-    str, typer.Argument(help="Its record (.json), or its name, as in pixel-mnist/fru-seed0.")
-]
+from .common import Json, Results, Run, print_json, print_table
 
 
 def predict(
     run: Run,
-    input: Annotated[Path, typer.Option(help="Sequences: .npz, .csv, .parquet; texts: .txt.")],
-    results: Annotated[Path, typer.Option(help="The folder of the run records.")] = Path("results"),
-    as_json: Annotated[bool, typer.Option("--json", help="For a machine to read.")] = False,
+    input: Annotated[
+        Path, typer.Option(help="The file: .npz, .csv or .parquet; for a model of texts .txt.")
+    ],
+    results: Results = Path("results"),
+    as_json: Json = False,
 ) -> None:
-    """Answer for each sequence in a file.
+    """Predict the class or the next value of each sequence in a file.
+
+    The file is read as for training: the same columns, found by name, and the same checks.
 
     Example: torchfru predict pixel-mnist/fru-seed0 --input digits.npz
     """
-    from ..training.predict import predict as answer
-    from ..training.saved import load_model
+    from ..training.trained import load_trained, predict_file
 
-    answers = answer(load_model(run, results), input)
+    predictions = predict_file(load_trained(run, results), input)
     if as_json:
-        typer.echo(json.dumps(answers, allow_nan=False))
-        return
-    table = Table("sequence", *answers[0])
-    for number, row in enumerate(answers):
-        table.add_row(str(number), *(shown(_text(value)) for value in row.values()))
-    Console().print(table)
+        print_json(predictions)
+    else:
+        rows = ([i, *map(_text, row.values())] for i, row in enumerate(predictions))
+        print_table(["sequence", *predictions[0]], rows)
 
 
 def _text(value: Any) -> str:
     if isinstance(value, list):
-        return " ".join(_text(item) for item in value)
+        return " ".join(map(_text, value))
     return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -1,24 +1,21 @@
-"""``torchfru runs``: the records as a table."""
+"""``torchfru runs``: a table of the run records."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
-from rich import box
-from rich.console import Console
-from rich.table import Table
 
-from .common import UsageError, measure_on_test, shown
+from .common import Json, Results, UsageError, measure_on_test, print_json, print_table
+
+HEADINGS = ("experiment", "model", "seed", "status", "epochs", "parameters", "test", "time")
 
 
-def runs(
-    results: Annotated[Path, typer.Option(help="The folder of the run records.")] = Path("results"),
-    as_json: Annotated[bool, typer.Option("--json", help="For a machine to read.")] = False,
-) -> None:
-    """List the runs, with how far each one got.
+def runs(results: Results = Path("results"), as_json: Json = False) -> None:
+    """List the runs and their test results.
+
+    A file that is no run record is named and skipped.
 
     Example: torchfru runs --results results
     """
@@ -30,12 +27,11 @@ def runs(
     found = [_read(path) for path in iter_records(results)]
     rows = [row for row in found if isinstance(row, dict)]
     if as_json:
-        typer.echo(json.dumps(rows, indent=1, allow_nan=False))
+        print_json(rows)
+    elif rows:
+        print_table(HEADINGS, map(_cells, rows), numbers=HEADINGS[4:])
     else:
-        console = Console()
-        if not console.is_terminal:
-            console.width = 120  # a file has room
-        console.print(_table(rows) if rows else shown(f"No runs in {results}."), soft_wrap=not rows)
+        typer.echo(f"No runs in {printable(results)}.")
     skipped = [row for row in found if isinstance(row, str)]
     for problem in skipped:
         typer.echo(f"Skipped: {printable(problem)}", err=True)
@@ -44,7 +40,7 @@ def runs(
 
 
 def _read(path: Path) -> dict[str, Any] | str:
-    """What a record says in short, or what is wrong with it."""
+    """The figures of a record, or the reason why it cannot be read."""
     from ..results import RunResult
 
     try:
@@ -67,22 +63,7 @@ def _read(path: Path) -> dict[str, Any] | str:
     }
 
 
-def _table(rows: list[dict[str, Any]]) -> Table:
-    table = Table("experiment", "model", "seed", "status", "epochs", "parameters", "test", "time")
-    table.box = box.SIMPLE_HEAD
-    for column in table.columns:
-        column.no_wrap = True
-    for column in table.columns[4:]:
-        column.justify = "right"
-    for row in rows:
-        table.add_row(
-            shown(row["experiment"]),
-            shown(row["model"]),
-            str(row["seed"]),
-            row["status"],
-            shown(f"{row['epochs']}/{row['of']}"),
-            f"{row['parameters']:,}",
-            measure_on_test(row),
-            f"{row['seconds']:.0f} s",
-        )
-    return table
+def _cells(row: dict[str, Any]) -> list[object]:
+    epochs, seconds = f"{row['epochs']}/{row['of']}", f"{row['seconds']:.0f} s"
+    known = [row[name] for name in HEADINGS[:4]]
+    return [*known, epochs, f"{row['parameters']:,}", measure_on_test(row), seconds]

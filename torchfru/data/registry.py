@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..io import did_you_mean
 from . import beijing, imdb, mnist, synthetic
 from .arrays import DataError
 from .files import Source, find
@@ -111,8 +111,8 @@ def load(name: str, *, data_dir: Path | None = None, **options: Any) -> Sequence
         _check_options(name, user_file, options)
         return user_file(path, **options)
     raise ValueError(
-        f"no data set is called {name!r}{_nearest(name, DATASETS)}; choose one of "
-        f"{', '.join(DATASETS)}, or a file that ends in {', '.join(SUFFIXES)}"
+        f"no data set is called {name!r}; {did_you_mean(name, DATASETS)} Or give a file that ends "
+        f"in {', '.join(SUFFIXES)}"
     )
 
 
@@ -138,10 +138,7 @@ def verify(name: str, *, data_dir: Path | None = None) -> list[FileCheck]:
 
 def _entry(name: str) -> DataSet:
     if name not in DATASETS:
-        raise ValueError(
-            f"no data set is called {name!r}{_nearest(name, DATASETS)}; choose one of "
-            f"{', '.join(DATASETS)}"
-        )
+        raise ValueError(f"no data set is called {name!r}; {did_you_mean(name, DATASETS)}")
     return DATASETS[name]
 
 
@@ -167,11 +164,5 @@ def _check_options(name: str, build: Callable[..., SequenceData], options: dict[
     for option in options:
         if option not in known:
             raise ValueError(
-                f"{name}: no option is called {option!r}{_nearest(option, known)}; it has "
-                f"{', '.join(known)}"
+                f"{name}: no option is called {option!r}; {did_you_mean(option, known)}"
             )
-
-
-def _nearest(name: str, known: dict[str, Any]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    return f" (did you mean {near[0]!r}?)" if near else ""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Literal, get_args
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from typing import Any, Literal, get_type_hints
 
 from torch import Tensor
+
+from ..io import fits
 
 Task = Literal["classify", "regress", "predict", "tag"]
 
@@ -97,17 +98,10 @@ class DataSpec:
     @classmethod
     def from_dict(cls, stored: dict[str, Any]) -> DataSpec:
         """The inverse of :meth:`to_dict`; a ValueError says which entry is missing or wrong."""
-        known = {item.name: stored[item.name] for item in fields(DataSpec) if item.name in stored}
-        for name in ("classes", "words"):
-            known[name] = _texts(name, known.get(name) or ())
-        if known.get("scaling") is not None:
-            known["scaling"] = _scaling(known["scaling"], known.get("input_size"))
-        if known.get("reading") is not None:
-            known["reading"] = _reading(known["reading"])
-        for name in ("name", "task", "input_size", "output_size", "seq_len"):
-            if name not in known:
-                raise ValueError(f"its description of the data has no {name}")
-        spec = DataSpec(**known)
+        known = dict(stored)
+        for name, kind in (("scaling", Scaling), ("reading", Reading)):
+            known[name] = None if not known.get(name) else _build(kind, known[name])
+        spec: DataSpec = _build(DataSpec, known)
         _check(spec)
         return spec
 
@@ -120,44 +114,33 @@ class SequenceData(DataSpec):
     test: Split
 
 
+def _build(kind: Any, stored: Any) -> Any:
+    """A dataclass from the entries of a JSON object, their types checked."""
+    hints = get_type_hints(kind)
+    if not isinstance(stored, dict):
+        raise ValueError(f"its {kind.__name__.lower()} is no JSON object")
+    known = {item.name: stored[item.name] for item in fields(kind) if item.name in stored}
+    for name, value in known.items():
+        if not (is_dataclass(value) or fits(value, hints[name])):
+            raise ValueError(f"its {name} cannot be {value!r:.40}")
+        known[name] = tuple(value) if isinstance(value, list) else value
+    try:
+        return kind(**known)
+    except TypeError:
+        raise ValueError(f"its {kind.__name__.lower()} is not complete") from None
+
+
 def _check(spec: DataSpec) -> None:
-    for name in ("input_size", "output_size", "seq_len", "vocab_size"):
-        size = getattr(spec, name)
-        if size is None and name == "vocab_size":
-            continue
-        if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-            raise ValueError(f"its {name} is {size!r}, not a whole number from 1")
-    if spec.task not in get_args(Task):
-        raise ValueError(f"its task is {spec.task!r}, none of {', '.join(get_args(Task))}")
+    sizes = (spec.input_size, spec.output_size, spec.seq_len, spec.vocab_size)
+    if any(size is not None and size < 1 for size in sizes):
+        raise ValueError(f"its sizes must be at least 1, got {sizes}")
     for name, texts, size in (
         ("classes", spec.classes, spec.output_size),
         ("words", spec.words, spec.vocab_size),
     ):
         if texts and len(texts) != size:
             raise ValueError(f"it names {len(texts)} {name} for {size}")
-
-
-def _scaling(stored: Any, channels: Any) -> Scaling:
-    try:
-        mean, std = (tuple(map(float, stored[name])) for name in ("mean", "std"))
-    except (KeyError, TypeError, ValueError):
-        mean, std = (), ()
-    finite = all(math.isfinite(value) for value in (*mean, *std))
-    if len(mean) != channels or len(std) != channels or not finite or min(std) <= 0:
-        raise ValueError("its scaling is not a mean and a positive std for each channel")
-    return Scaling(mean, std)
-
-
-def _reading(stored: Any) -> Reading:
-    if not isinstance(stored, dict) or not isinstance(stored.get("label"), str):
-        raise ValueError("its reading names no column of labels")
-    column = stored.get("column")
-    if column is not None and not isinstance(column, str):
-        raise ValueError(f"its reading names the column {column!r}, which is no text")
-    return Reading(stored["label"], column, _texts("columns", stored.get("columns") or ()))
-
-
-def _texts(name: str, stored: Any) -> tuple[str, ...]:
-    if not isinstance(stored, list | tuple) or not all(isinstance(text, str) for text in stored):
-        raise ValueError(f"its {name} are no list of names")
-    return tuple(stored)
+    if spec.scaling is not None:
+        mean, std = spec.scaling.mean, spec.scaling.std
+        if not len(mean) == len(std) == spec.input_size or min(std) <= 0:
+            raise ValueError("its scaling is not a mean and a positive std for each channel")

@@ -122,45 +122,22 @@ def _open_parquet(path: Path) -> Iterator[Table]:
         from pyarrow import ArrowException
         from pyarrow.parquet import ParquetFile
     except ModuleNotFoundError:
-        with _open_parquet_polars(path) as table:
-            yield table
-        return
+        raise DataError(
+            f"{path}: to read parquet needs pyarrow: pip install 'torchfru[parquet]'"
+        ) from None
     try:
         with ParquetFile(path) as file:
             names = tuple(file.schema_arrow.names)
             _check_names(path, names)
-            size = max(1, BLOCK_CELLS // max(1, len(names)))
-            batches = (batch.to_pydict() for batch in file.iter_batches(size))
             lists = {item.name for item in file.schema_arrow if "list" in str(item.type)}
-            yield Table(names, True, map(_rows, batches), frozenset(lists))
+            size = max(1, BLOCK_CELLS // max(1, len(names)))
+            columns = (batch.to_pydict().values() for batch in file.iter_batches(size))
+            blocks = (list(zip(*cells, strict=True)) for cells in columns)
+            yield Table(names, True, blocks, frozenset(lists))
     except (ArrowException, OSError, UnicodeDecodeError, OverflowError) as error:
-        raise DataError(_not_parquet(path)) from error
-
-
-@contextmanager
-def _open_parquet_polars(path: Path) -> Iterator[Table]:
-    try:
-        import polars
-    except ModuleNotFoundError:
         raise DataError(
-            f"{path}: to read parquet needs pyarrow or polars: pip install 'torchfru[parquet]'"
-        ) from None
-    try:
-        frame = polars.read_parquet(path)
-        size = max(1, BLOCK_CELLS // max(1, frame.width))
-        slices = (part.to_dict(as_series=False) for part in frame.iter_slices(size))
-        lists = {name for name, kind in frame.schema.items() if kind.is_nested()}
-        yield Table(tuple(frame.columns), True, map(_rows, slices), frozenset(lists))
-    except (polars.exceptions.PolarsError, OSError) as error:
-        raise DataError(_not_parquet(path)) from error
-
-
-def _rows(columns: dict[str, list[Any]]) -> list[Row]:
-    return list(zip(*columns.values(), strict=True))
-
-
-def _not_parquet(path: Path) -> str:
-    return f"{path}: cannot be read as parquet, or it is damaged; write it again"
+            f"{path}: cannot be read as parquet, or it is damaged; write it again"
+        ) from error
 
 
 def select(table: Table, columns: Sequence[str]) -> Iterator[list[Row]]:

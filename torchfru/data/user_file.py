@@ -14,9 +14,9 @@ Training and predicting read files with the same functions.
 
 from __future__ import annotations
 
-from decimal import Decimal
+from array import array
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,10 +31,11 @@ from .arrays import (
     shuffled,
     train_size,
 )
+from .labels import Labels, array_classes
 from .npz import Npz, open_npz
 from .sequence import DataSpec, Reading, SequenceData, Split
 from .series import forecast
-from .tables import LARGEST, NUMBER, Row, Table, is_empty, open_table, select, to_numbers
+from .tables import LARGEST, Row, Table, is_empty, open_table, select, to_numbers
 
 SUFFIXES = (".npz", ".csv", ".parquet")
 SHUFFLE_BYTES = 1 << 26  # taken at a time when rows change places
@@ -174,7 +175,7 @@ def _unknown_column(path: Path, name: str, trained: tuple[str, ...]) -> str:
 
 def _npz_series(arrays: Npz) -> Series:
     if "series" not in arrays.names:
-        raise DataError(f"{arrays.path}: holds {_listed(arrays)}; expected series")
+        raise DataError(f"{arrays.path}: holds {_names(arrays)}; expected series")
     series = arrays.numbers("series", np.float64)
     if series.ndim not in (1, 2) or not series.size:
         raise DataError(
@@ -189,7 +190,7 @@ def _npz_sequences(arrays: Npz, labelled: bool = True) -> Sequences:
     path, names = arrays.path, arrays.names
     if "sequences" not in names or (labelled and "labels" not in names):
         raise DataError(
-            f"{path}: holds {_listed(arrays)}; expected sequences"
+            f"{path}: holds {_names(arrays)}; expected sequences"
             + (" and labels (classify), or series (forecast)" if labelled else ", or series")
         )
     labels = arrays.values("labels", "iufbUS", "whole numbers or names") if labelled else None
@@ -209,7 +210,7 @@ def _npz_sequences(arrays: Npz, labelled: bool = True) -> Sequences:
     _check_finite(path, values)
     if labels is None:
         return Sequences(values, lengths)
-    codes, classes = _number_classes(path, labels)
+    codes, classes = array_classes(path, labels)
     return Sequences(values, lengths, codes, classes)
 
 
@@ -223,7 +224,7 @@ def _npz_lengths(arrays: Npz, n: int, steps: int) -> Array:
     return lengths.astype(np.int64)
 
 
-def _listed(arrays: Npz) -> str:
+def _names(arrays: Npz) -> str:
     return printable(", ".join(arrays.names[:10])) or "nothing"
 
 
@@ -268,30 +269,26 @@ def _table_sequences(
     if not columns:
         raise DataError(f"{path}: the table has no columns of values")
     lists = len(columns) == 1 and columns[0] in table.lists
-    content, lengths, labels = bytearray(), Blocks(), Labels(path)
+    content, lengths, labels = bytearray(), array("q"), Labels(path)
+    cut = _listed if lists else _trimmed
     for rows in select(table, columns if label is None else (*columns, label)):
-        cells = [row[: len(columns)] for row in rows]
-        done = lengths.count
-        sequences = _lists(path, columns[0], done, cells) if lists else _trimmed(path, done, cells)
-        content += to_numbers(path, () if lists else columns, done, sequences).astype("f4").data
-        lengths.add([len(sequence) for sequence in sequences])
+        done = len(lengths)
+        cells = [cut(path, done + i + 1, row[: len(columns)]) for i, row in enumerate(rows)]
+        content += to_numbers(path, () if lists else columns, done, cells).astype("f4").data
+        lengths.extend(map(len, cells))
         if label is not None:
             labels.add([row[-1] for row in rows])
-    if not lengths.count:
+    if not lengths:
         raise DataError(f"{path}: the table has no rows; give it a row for each sequence")
-    ends = lengths.joined()
+    ends = np.frombuffer(lengths, np.int64)
     values = _padded(np.frombuffer(content, np.float32), ends)
     if label is None:
         return Sequences(values, ends, columns=columns)
     return Sequences(values, ends, *labels.classes(), columns)
 
 
-def _trimmed(path: Path, done: int, rows: list[Row]) -> list[Row]:
-    """The rows without the empty cells at their ends."""
-    return [_without_end(path, done + i + 1, row) for i, row in enumerate(rows)]
-
-
-def _without_end(path: Path, number: int, row: Row) -> Row:
+def _trimmed(path: Path, number: int, row: Row) -> Row:
+    """A row without the empty cells at its end."""
     end = len(row)
     while end and is_empty(row[end - 1]):
         end -= 1
@@ -300,15 +297,11 @@ def _without_end(path: Path, number: int, row: Row) -> Row:
     return row[:end]
 
 
-def _lists(path: Path, column: str, done: int, rows: list[Row]) -> list[Row]:
-    lists = [row[0] for row in rows]
-    for i, cells in enumerate(lists):
-        if not isinstance(cells, list) or not cells:
-            raise DataError(
-                f"{path}: row {done + i + 1}, column {column!r} holds no list of at least one "
-                "number; fill it in"
-            )
-    return lists
+def _listed(path: Path, number: int, row: Row) -> Row:
+    """The list in the one cell of a row."""
+    if not isinstance(row[0], list) or not row[0]:
+        raise DataError(f"{path}: row {number} holds no list of at least one number; fill it in")
+    return row[0]
 
 
 def _padded(flat: Array, lengths: Array) -> Array:
@@ -319,73 +312,6 @@ def _padded(flat: Array, lengths: Array) -> Array:
     values = np.zeros((n, steps, 1), np.float32)
     values[np.arange(steps) < lengths[:, None], 0] = flat
     return values
-
-
-class Blocks:
-    """Whole numbers that come block by block."""
-
-    def __init__(self) -> None:
-        self.blocks: list[Array] = []
-        self.count = 0
-
-    def add(self, numbers: list[int]) -> None:
-        self.blocks.append(np.array(numbers, np.int64))
-        self.count += len(numbers)
-
-    def joined(self) -> Array:
-        return np.concatenate(self.blocks)
-
-
-class Labels:
-    """The labels of a table's rows: each different one is kept once, and has a number."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.numbers: dict[Any, int] = {}
-        self.blocks = Blocks()
-
-    def add(self, cells: list[Any]) -> None:
-        cells = [cell.strip() if isinstance(cell, str) else cell for cell in cells]
-        for i, cell in enumerate(cells):
-            if is_empty(cell):
-                raise DataError(f"{self.path}: row {self.blocks.count + i + 1} has no label")
-        numbers = self.numbers
-        self.blocks.add([numbers.setdefault(cell, len(numbers)) for cell in cells])
-
-    def classes(self) -> tuple[Array, tuple[str, ...]]:
-        """The class of each row, and the names of the classes: numbers as numbers, else texts."""
-        labels = list(self.numbers)
-        names = [_name(self.path, label) for label in labels]
-        numeric = all(NUMBER.fullmatch(name) for name in names)
-        keys: list[Any] = [Decimal(name) for name in names] if numeric else names
-        if numeric:
-            _require_whole(self.path, names, keys)
-        order = sorted(range(len(names)), key=lambda i: keys[i])
-        place = np.empty(len(names), np.int64)
-        place[order] = np.arange(len(names))
-        return place[self.blocks.joined()], tuple(names[i] for i in order)
-
-
-def _name(path: Path, label: Any) -> str:
-    if isinstance(label, float):
-        if not label.is_integer():
-            raise DataError(f"{path}: labels must be whole numbers or names, got {label}")
-        return str(int(label))
-    if isinstance(label, str | int | bool):
-        return str(label)
-    raise DataError(f"{path}: labels must be whole numbers or names, got {printable(label)}")
-
-
-def _require_whole(path: Path, names: list[str], numbers: list[Decimal]) -> None:
-    seen: dict[Decimal, str] = {}
-    for name, number in zip(names, numbers, strict=True):
-        if number != number.to_integral_value():
-            raise DataError(f"{path}: labels must be whole numbers or names, got {name}")
-        other = seen.setdefault(number, name)
-        if other != name:
-            raise DataError(
-                f"{path}: the labels {other} and {name} are the same number; write them alike"
-            )
 
 
 # Both ------------------------------------------------------------------------------------
@@ -438,27 +364,6 @@ def _reorder(values: Array, order: Array) -> None:
     width = max(1, SHUFFLE_BYTES // (flat.itemsize * len(flat)))
     for first in range(0, flat.shape[1], width):
         flat[:, first : first + width] = flat[order, first : first + width]
-
-
-def _number_classes(path: Path, labels: Array) -> tuple[Array, tuple[str, ...]]:
-    """The class of each label of an array, and the names of the classes, in order."""
-    if labels.dtype.kind == "f":
-        whole = np.isfinite(labels) & (labels == np.floor(labels))
-        if not whole.all():
-            raise DataError(
-                f"{path}: labels must be whole numbers or names, got {labels[~whole][0]}"
-            )
-    if labels.dtype.kind == "S":
-        try:
-            labels = np.char.decode(labels, "utf-8")
-        except UnicodeDecodeError:
-            raise DataError(f"{path}: labels must be texts in UTF-8") from None
-    known, codes = np.unique(labels, return_inverse=True)
-    if labels.dtype.kind == "U":
-        if (np.char.strip(known) == "").any():
-            raise DataError(f"{path}: a label is empty; name its class")
-        return codes.reshape(-1), tuple(known.tolist())
-    return codes.reshape(-1), tuple(str(int(value)) for value in known)
 
 
 def _clear_padding(values: Array, lengths: Array) -> None:
