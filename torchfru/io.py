@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import difflib
 import errno
-import math
 import hashlib
+import math
 import os
 import secrets
 import stat

@@ -16,8 +16,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from torchfru.cli.common import usage_errors
-from torchfru.cli.train import DataDir
+from torchfru.cli.common import DataDir, usage_errors
 
 from .watch import Watch, duration
 

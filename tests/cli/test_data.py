@@ -85,5 +85,5 @@ def test_an_error_is_one_line():
     program = [sys.executable, "-m", "torchfru", "data", "fetch", "pixel-mist"]
     failed = subprocess.run(program, capture_output=True, text=True)
     assert failed.returncode == 1
-    assert failed.stderr.startswith("Error: no data set is called 'pixel-mist' (did you mean")
+    assert failed.stderr.startswith("Error: 'pixel-mist' is neither a data set nor a file")
     assert failed.stderr.count("\n") == 1

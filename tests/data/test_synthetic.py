@@ -181,8 +181,8 @@ def test_copy(length):
         ("mix-poly", {"variant": "mine"}, "one of 'paper', 'released'; got 'mine'"),
         ("adding", {"length": 1}, "adding: length must be .* at least 2, got 1"),
         ("copy", {"length": 2.5}, "copy: length must be .* at least 1, got 2.5"),
-        ("copy", {"lenght": 3}, "no option is called 'lenght' .did you mean 'length'"),
-        ("mixpoly", {}, "no data set is called 'mixpoly' .did you mean 'mix-poly'"),
+        ("copy", {"lenght": 3}, "no option is called 'lenght'; did you mean 'length'"),
+        ("mixpoly", {}, "'mixpoly' is neither a data set nor .*; did you mean 'mix-poly'"),
         ("data.txt", {}, "a file that ends in .npz, .csv, .parquet"),
     ],
 )

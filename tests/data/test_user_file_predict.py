@@ -144,15 +144,13 @@ def test_arrays_that_are_refused(tmp_path, checkpoint, arrays, message):
 
 
 def test_a_model_that_diverged_prints_no_nan(tmp_path, checkpoint):
-    from torchfru.training.saved import load_model
+    from torchfru.training.trained import load_trained, predict_file
 
-    saved = load_model(str(checkpoint), tmp_path)
+    saved = load_trained(str(checkpoint), tmp_path)
     saved.model.head.bias.data.fill_(float("nan"))
-    from torchfru.training.predict import predict
-
     np.savez(tmp_path / "x.npz", sequences=np.ones((1, 3)))
     with pytest.raises(ValueError, match="output is not finite"):
-        predict(saved, tmp_path / "x.npz")
+        predict_file(saved, tmp_path / "x.npz")
 
 
 def test_a_checkpoint_of_an_earlier_version(tmp_path, checkpoint):

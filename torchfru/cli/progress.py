@@ -1,10 +1,11 @@
-"""A progress bar for a run, with the time that is left, and a line for each epoch."""
+"""A progress bar for a run with the remaining time, and a line for each epoch."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import (
     BarColumn,
     Progress,
@@ -15,14 +16,15 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from ..io import printable
 from ..training import Hook, Training
 
 
 class ProgressBar(Hook):
-    """Shows the share of all batches that are done, in the first process only."""
+    """Shows the share of batches done, in the first process only."""
 
     def __init__(self, title: str, console: Console) -> None:
-        self.title = title
+        self.title = escape(printable(title))  # the name of a file may hold markup
         self.console = console
         self.progress: Progress | None = None
         self.task = TaskID(0)
@@ -74,7 +76,7 @@ def describe_epoch(epoch: dict[str, Any]) -> str:
 
 
 def format_measure(name: str, value: float | None) -> str:
-    """A measure with the digits that it deserves."""
+    """A measure: two decimals for an accuracy, four digits for a loss."""
     if value is None:
         return "not finite"
     return f"{value:.2f} %" if name.endswith("accuracy") else f"{value:.4g}"

@@ -1,8 +1,7 @@
-"""``torchfru sweep``: the paper's search over learning rate and decay."""
+"""``torchfru sweep``: a grid search over learning rate and decay."""
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import asdict
 from pathlib import Path
@@ -10,8 +9,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .common import shown, usage_errors, use_threads
-from .train import DataDir, Experiment, Model, Results, Set, Threads
+from .common import (
+    DataDir,
+    Json,
+    Results,
+    new_console,
+    print_json,
+    print_table,
+    shown,
+    usage_errors,
+    use_threads,
+)
+from .train import Accelerator, Experiment, Model, Seed, Set, Threads
 
 if TYPE_CHECKING:
     from ..training import RunConfig
@@ -23,25 +32,28 @@ VALIDATION = 0.1
 def sweep(
     experiment: Experiment,
     model: Model = "fru",
-    seed: Annotated[int, typer.Option(help="Of weights, data order and dropout.", min=0)] = 0,
-    epochs: Annotated[int, typer.Option(help="Epochs for each point.", min=1)] = 5,
+    seed: Seed = 0,
+    epochs: Annotated[int, typer.Option(help="Epochs per point of the grid.", min=1)] = 5,
     results: Results = Path("results"),
-    storage: Annotated[str | None, typer.Option(help="Of the study; default: SQLite.")] = None,
-    lr: Annotated[str | None, typer.Option(help="Other rates, with commas between.")] = None,
-    decay: Annotated[str | None, typer.Option(help="Other decays, with commas between.")] = None,
-    trials: Annotated[int | None, typer.Option(help="Stop after so many points.", min=1)] = None,
-    name: Annotated[str | None, typer.Option(help="To tell it from others by its file.")] = None,
+    storage: Annotated[
+        str | None, typer.Option(help="Address of a database to share; default: an SQLite file.")
+    ] = None,
+    lr: Annotated[str | None, typer.Option(help="Learning rates, comma-separated.")] = None,
+    decay: Annotated[str | None, typer.Option(help="Decays, comma-separated.")] = None,
+    trials: Annotated[int | None, typer.Option(help="Stop after this many points.", min=1)] = None,
+    name: Annotated[
+        str | None, typer.Option(help="A name for this sweep, part of its file's name.")
+    ] = None,
     settings: Set = [],  # noqa: B006
     data_dir: DataDir = None,
-    accelerator: Annotated[str, typer.Option(help="auto, cpu or gpu.")] = "auto",
+    accelerator: Accelerator = "auto",
     threads: Threads = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For a machine to read.")] = False,
+    as_json: Json = False,
 ) -> None:
-    """Try the paper's grid of learning rates and decays, on data held back from training.
+    """Search the paper's grid of learning rates and decays on held-out training data.
 
-    The test set is never looked at. Started again, it goes on; started several times, here or on
-    other machines with the same --storage (as in postgresql://user@host/name), the processes
-    share the work.
+    The test set is never used. Run it again to resume it. Several processes, also on other
+    machines with the same --storage (postgresql://user@host/name), share the work.
 
     Example: torchfru sweep mix-poly-5 --model lstm --epochs 5
     """
@@ -55,7 +67,7 @@ def sweep(
     from ..training.sweep import DECAYS, LEARNING_RATES, Sweep, run_sweep
 
     use_threads(threads)
-    console = Console(stderr=as_json)
+    console = new_console(stderr=as_json)
     grid = Sweep(
         record_name(experiment, config),
         model,
@@ -75,15 +87,15 @@ def sweep(
         report=lambda point: console.print(_line(point), highlight=False),
     )
     if as_json:
-        typer.echo(json.dumps([asdict(point) for point in points]))
+        print_json([asdict(point) for point in points])
         return
-    console.print(_table(points))
+    print_table(["learning rate", "decay", "validation", "state"], map(_cells, points))
     if points and points[0].score is not None:
         console.print(shown(_train_with(points[0], experiment, model)), soft_wrap=True)
 
 
 def _configuration(experiment: str, model: str, epochs: int, settings: list[str]) -> RunConfig:
-    """Of a run of the experiment, with a share of the training set held back."""
+    """The configuration of a run, with a part of the training set held back."""
     from ..training import find_run, override
 
     config = override(find_run(experiment, model), [f"training.epochs={epochs}", *settings])
@@ -96,7 +108,7 @@ def _numbers(name: str, text: str | None) -> tuple[float, ...]:
     try:
         values = tuple(float(part) for part in text.split(",")) if text else ()
     except ValueError:
-        raise ValueError(f"{name} must be numbers with commas between, got {text!r}") from None
+        raise ValueError(f"{name} must be comma-separated numbers, got {text!r}") from None
     if not all(0 < value <= 1 for value in values):
         raise ValueError(f"{name} must lie within (0, 1], got {text!r}")
     return values
@@ -108,7 +120,7 @@ def _check_name(name: str | None) -> None:
 
 
 def _train_with(best: Point, experiment: str, model: str) -> str:
-    """The command that trains with the rate and the decay of a point."""
+    """The command that trains with the best rate and decay."""
     chosen = f"--set training.lr={best.lr:g} --set training.lr_decay={best.lr_decay:g}"
     return f"torchfru train {experiment} --model {model} {chosen}"
 
@@ -118,9 +130,6 @@ def _line(point: Point) -> str:
     return f"learning rate {point.lr:g}, decay {point.lr_decay:g}: {score}"
 
 
-def _table(points: list[Point]) -> Table:
-    table = Table("learning rate", "decay", "validation", "state")
-    for point in points:
-        score = "" if point.score is None else f"{point.score:.5g}"
-        table.add_row(f"{point.lr:g}", f"{point.lr_decay:g}", score, point.state)
-    return table
+def _cells(point: Point) -> list[str]:
+    score = "" if point.score is None else f"{point.score:.5g}"
+    return [f"{point.lr:g}", f"{point.lr_decay:g}", score, point.state]

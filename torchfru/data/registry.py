@@ -111,8 +111,8 @@ def load(name: str, *, data_dir: Path | None = None, **options: Any) -> Sequence
         _check_options(name, user_file, options)
         return user_file(path, **options)
     raise ValueError(
-        f"no data set is called {name!r}; {did_you_mean(name, DATASETS)} Or give a file that ends "
-        f"in {', '.join(SUFFIXES)}"
+        f"{name!r} is neither a data set nor a file that ends in {', '.join(SUFFIXES)}; "
+        f"{did_you_mean(name, DATASETS)}"
     )
 
 

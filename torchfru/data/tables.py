@@ -132,7 +132,7 @@ def _open_parquet(path: Path) -> Iterator[Table]:
             lists = {item.name for item in file.schema_arrow if "list" in str(item.type)}
             size = max(1, BLOCK_CELLS // max(1, len(names)))
             columns = (batch.to_pydict().values() for batch in file.iter_batches(size))
-            blocks = (list(zip(*cells, strict=True)) for cells in columns)
+            blocks: Iterator[list[Row]] = ([*zip(*cells, strict=True)] for cells in columns)
             yield Table(names, True, blocks, frozenset(lists))
     except (ArrowException, OSError, UnicodeDecodeError, OverflowError) as error:
         raise DataError(

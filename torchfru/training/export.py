@@ -13,21 +13,21 @@ from torch import Tensor
 
 from ..io import write_atomically
 from ..nn import StepModel
-from .saved import SavedModel
+from .trained import TrainedModel
 
 CHECKED_STEPS, CHECKED_BATCH = 8, 3
 TOLERANCE = 1e-4
 
 
-def export_onnx(saved: SavedModel, path: Path) -> float:
+def export_onnx(trained: TrainedModel, path: Path) -> float:
     """Write the step of a model as an ONNX file; gives the largest difference that was found.
 
     Inputs ``x`` and the state (``u``, ``t``, ``h``, ``c``, by layer), outputs ``output`` and the
     state after the step (``u_next``, ...), each for a batch of any size.
     """
-    step = StepModel(saved.model)
-    content = _convert(step, saved)
-    difference = _compare(step, saved, content)
+    step = StepModel(trained.model)
+    content = _convert(step, trained)
+    difference = _compare(step, trained, content)
     if not difference <= TOLERANCE:
         raise RuntimeError(
             f"onnxruntime gives other results than torch (difference {difference:.1e}); nothing "
@@ -37,17 +37,17 @@ def export_onnx(saved: SavedModel, path: Path) -> float:
     return difference
 
 
-def _inputs(saved: SavedModel, steps: int) -> Tensor:
+def _inputs(trained: TrainedModel, steps: int) -> Tensor:
     """Random input for some steps: (steps, N, n_in), or tokens (steps, N)."""
     make = torch.Generator().manual_seed(0)
-    embedding = saved.model.embedding
+    embedding = trained.model.embedding
     if embedding is not None:
         size = (steps, CHECKED_BATCH)
         return torch.randint(0, embedding.num_embeddings, size, generator=make)
-    return torch.randn(steps, CHECKED_BATCH, saved.data.input_size, generator=make)
+    return torch.randn(steps, CHECKED_BATCH, trained.data.input_size, generator=make)
 
 
-def _convert(step: StepModel, saved: SavedModel) -> bytes:
+def _convert(step: StepModel, trained: TrainedModel) -> bytes:
     state = step.start(CHECKED_BATCH)
     batch = torch.export.Dim("batch")
     axes = tuple({0 if value.dim() == 1 else 1: batch} for value in state)
@@ -56,7 +56,7 @@ def _convert(step: StepModel, saved: SavedModel) -> bytes:
         warnings.simplefilter("ignore")  # on torch's own deprecations
         program = torch.onnx.export(
             step,
-            (_inputs(saved, 1)[0], *state),
+            (_inputs(trained, 1)[0], *state),
             dynamo=True,
             verbose=False,
             external_data=False,
@@ -66,31 +66,31 @@ def _convert(step: StepModel, saved: SavedModel) -> bytes:
         )
     assert program is not None
     proto = program.model_proto
-    for key, value in _notes(saved).items():
+    for key, value in _notes(trained).items():
         proto.metadata_props.add(key=key, value=value)
     return proto.SerializeToString()
 
 
-def _notes(saved: SavedModel) -> dict[str, str]:
-    notes: dict[str, Any] = {"task": saved.data.task, "seq_len": saved.data.seq_len}
-    notes |= {"classes": saved.data.classes} if saved.data.classes else {}
-    if saved.data.scaling is not None:
-        notes |= {"mean": saved.data.scaling.mean, "std": saved.data.scaling.std}
+def _notes(trained: TrainedModel) -> dict[str, str]:
+    notes: dict[str, Any] = {"task": trained.data.task, "seq_len": trained.data.seq_len}
+    notes |= {"classes": trained.data.classes} if trained.data.classes else {}
+    if trained.data.scaling is not None:
+        notes |= {"mean": trained.data.scaling.mean, "std": trained.data.scaling.std}
     return {f"torchfru.{key}": json.dumps(value) for key, value in notes.items()}
 
 
 @torch.no_grad()
-def _compare(step: StepModel, saved: SavedModel, content: bytes) -> float:
+def _compare(step: StepModel, trained: TrainedModel, content: bytes) -> float:
     """Steps by onnxruntime against the whole sequence by torch, relative to the largest value."""
     import onnxruntime
 
     session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
-    inputs = _inputs(saved, min(CHECKED_STEPS, saved.data.seq_len))  # (L, N, ...)
-    expected = saved.model(inputs.transpose(0, 1))
+    inputs = _inputs(trained, min(CHECKED_STEPS, trained.data.seq_len))  # (L, N, ...)
+    expected = trained.model(inputs.transpose(0, 1))
     state = [value.numpy() for value in step.start(CHECKED_BATCH)]
     for x in inputs:
         feed = {"x": x.numpy(), **dict(zip(step.state_names, state, strict=True))}
         output, *state = session.run(None, feed)
-    last = expected[:, -1] if saved.model.every_step else expected
+    last = expected[:, -1] if trained.model.every_step else expected
     gap = (last - torch.from_numpy(output)).abs().max() / last.abs().max().clamp(min=1.0)
     return float(gap)

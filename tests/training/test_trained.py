@@ -15,22 +15,21 @@ from torchfru.data import DataError, Scaling, load
 from torchfru.nn import LAYERS, StepModel
 from torchfru.training.checkpoint import Checkpoint
 from torchfru.training.export import export_onnx
-from torchfru.training.predict import predict
-from torchfru.training.saved import load_model
+from torchfru.training.trained import load_trained, predict_file
 
 
 def trained(folder, task="classify", layer="fru", **changes):
     config = toy_config(layer, epochs=1)
     config = replace(config, model=replace(config.model, num_layers=2))
     toy_run(folder, config, data=replace(toy(task), **changes))
-    return load_model(f"toy/{layer}-seed0", folder / "results")
+    return load_trained(f"toy/{layer}-seed0", folder / "results")
 
 
 def test_classes_with_their_chances(tmp_path):
     saved = trained(tmp_path, classes=("no", "yes"))
     data = toy().test
     np.savez(tmp_path / "x.npz", sequences=data.inputs.numpy(), lengths=data.lengths.numpy())
-    answers = predict(saved, tmp_path / "x.npz")
+    answers = predict_file(saved, tmp_path / "x.npz")
     with torch.no_grad():
         expected = saved.model(data.inputs, data.lengths).softmax(-1)
     assert [a["class"] for a in answers] == [("no", "yes")[int(p.argmax())] for p in expected]
@@ -45,7 +44,7 @@ def test_values(tmp_path, task):
     with torch.no_grad():
         output = saved.model(torch.tensor(x, dtype=torch.float32))
     last = output[:, -1] if task == "predict" else output
-    found = [answer["value"] for answer in predict(saved, tmp_path / "x.npz")]
+    found = [answer["value"] for answer in predict_file(saved, tmp_path / "x.npz")]
     np.testing.assert_allclose(found, last.numpy(), rtol=1e-5)
 
 
@@ -58,7 +57,7 @@ def test_a_series_is_forecast_in_its_own_units(tmp_path):
     with torch.no_grad():
         output = saved.model(scaled[None])[0, -1]
     expected = output * torch.tensor(scaling.std) + torch.tensor(scaling.mean)
-    (answer,) = predict(saved, tmp_path / "x.csv")
+    (answer,) = predict_file(saved, tmp_path / "x.csv")
     assert answer["value"] == pytest.approx(expected.tolist(), rel=1e-5)
 
 
@@ -72,9 +71,9 @@ def test_rows_of_a_table(tmp_path):
     data = load("mix-poly", size=10, length=7)
     config = toy_config("gru", epochs=1)
     toy_run(tmp_path, config, data=data)
-    saved = load_model(str(tmp_path / "results" / "toy" / "gru-seed0.json"), tmp_path)
+    saved = load_trained(str(tmp_path / "results" / "toy" / "gru-seed0.json"), tmp_path)
     (tmp_path / "x.csv").write_text("a,b,c,label\n1,2,3,x\n1,2,,y\n")
-    first, second = predict(saved, tmp_path / "x.csv")
+    first, second = predict_file(saved, tmp_path / "x.csv")
     with torch.no_grad():
         alone = saved.model(torch.tensor([[[1.0], [2.0]]]))[0, -1]
     assert second["value"] == pytest.approx(alone.tolist(), rel=1e-5)
@@ -85,7 +84,7 @@ def test_texts(tmp_path):
     words = ("<pad>", "<unk>")
     saved = trained(tmp_path, "tag", words=words, classes=("a", "b"))
     (tmp_path / "x.txt").write_text("so it is\nno\n")
-    answers = predict(saved, tmp_path / "x.txt")
+    answers = predict_file(saved, tmp_path / "x.txt")
     assert [len(answer["classes"]) for answer in answers] == [3, 1]
 
 
@@ -104,7 +103,7 @@ def test_bad_files_are_named(tmp_path, name, content, message):
     if content is not None:
         (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError, match=message) as error:
-        predict(saved, tmp_path / name)
+        predict_file(saved, tmp_path / name)
     assert name in str(error.value)
 
 
@@ -112,22 +111,22 @@ def test_a_sequence_that_is_too_long(tmp_path):
     saved = trained(tmp_path)
     np.savez(tmp_path / "x.npz", sequences=np.zeros((1, 9, 2)))
     with pytest.raises(DataError, match="9 steps, the model reads at most 6"):
-        predict(saved, tmp_path / "x.npz")
+        predict_file(saved, tmp_path / "x.npz")
 
 
 def test_runs_that_cannot_be_loaded(tmp_path):
     saved = trained(tmp_path)
     assert saved.data.seq_len == 6
     with pytest.raises(ValueError, match="there is no run record"):
-        load_model("toy/lstm-seed0", tmp_path / "results")
+        load_trained("toy/lstm-seed0", tmp_path / "results")
     path = tmp_path / "checkpoints" / "results" / "toy" / "fru-seed0" / "last.safetensors"
     checkpoint = Checkpoint.load(path)
     Checkpoint.save(replace(checkpoint, config={}), path)
     with pytest.raises(ValueError, match="does not describe a model"):
-        load_model(str(path), tmp_path)
+        load_trained(str(path), tmp_path)
     path.unlink()
     with pytest.raises(ValueError, match="has no checkpoint"):
-        load_model("toy/fru-seed0", tmp_path / "results")
+        load_trained("toy/fru-seed0", tmp_path / "results")
 
 
 @pytest.mark.parametrize("layer", LAYERS)

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from torchfru import cli
 
 COMMANDS = ("train", "runs", "sweep", "predict", "export")
-DOCUMENT = Path(__file__).parents[1] / "docs" / "training.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "training.md"
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -50,7 +50,7 @@ def failing(monkeypatch, capsys, *arguments: str) -> tuple[int, str]:
             "no option is called 'steps'",
         ),
         ("train missing.npz", 1, "missing.npz: no such file"),
-        ("sweep imdb --lr 1,b", 2, "--lr must be numbers with commas between"),
+        ("sweep imdb --lr 1,b", 2, "--lr must be comma-separated numbers"),
         ("sweep imdb --name a/b", 2, "--name must be letters, digits, dots and hyphens"),
         ("predict a/b-seed0 --input x.npz", 1, "there is no run record"),
         ("export a/b-seed0 --onnx x.onnx", 1, "there is no run record"),
@@ -136,7 +136,10 @@ def test_bad_records_are_named_counted_and_skipped(tmp_path):
 def test_a_run_that_used_up_its_minutes_says_so(tmp_path):
     limit = ("--set", "training.max_minutes=1e-9")
     output = run(*tiny_arguments(tmp_path / "results", *limit, epochs=4))
-    assert "1 of 4 epochs: training.max_minutes=1e-09 are used up; --resume --set" in output
+    assert (
+        "1 of 4 epochs: training.max_minutes=1e-09 are used up; to train on, add --resume --set"
+        in output
+    )
 
 
 def test_a_file_of_ones_own(tmp_path, monkeypatch):

@@ -1,7 +1,8 @@
-"""The outputs of a trained model for the sequences of a file."""
+"""A trained model, loaded from its run, and its predictions for the sequences of a file."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,28 +13,79 @@ from torch import Tensor
 from ..data import DataError, DataSpec, Split, tokenize
 from ..data.user_file import read_sequences, read_series
 from ..io import file_problem
+from ..nn import SequenceModel
+from ..results import RunResult, checkpoint_folder
+from .checkpoint import NAME, Checkpoint, restore_weights
+from .config import RunConfig
+from .loop import build_model
 from .objective import every_step
-from .saved import SavedModel
 
 BATCH = 256
 PADDING, UNKNOWN = 0, 1  # token ids
 
 
-def predict(saved: SavedModel, path: Path) -> list[dict[str, Any]]:
+@dataclass(frozen=True)
+class TrainedModel:
+    """A model in evaluation mode, and the description of the data that it was trained on."""
+
+    model: SequenceModel
+    data: DataSpec
+
+
+def load_trained(run: str, results: Path) -> TrainedModel:
+    """The model of a run: by its record, by ``experiment/model-seed0``, or by its checkpoint."""
+    path = find_checkpoint(run, results)
+    checkpoint = Checkpoint.load(path)
+    try:
+        config = RunConfig.from_dict(checkpoint.config)
+    except (KeyError, TypeError, AttributeError, ValueError):
+        raise ValueError(
+            f"{path}: its configuration does not describe a model; train it again"
+        ) from None
+    try:
+        spec = DataSpec.from_dict(checkpoint.data)
+        model = build_model(config, spec, checkpoint.seed)
+    except (TypeError, AttributeError, RuntimeError, ValueError) as error:
+        known = f": {error}" if isinstance(error, ValueError) else ""
+        raise ValueError(f"{path} does not describe a model{known}; train it again") from None
+    restore_weights(model, checkpoint, path)
+    return TrainedModel(model.eval(), spec)
+
+
+def find_checkpoint(run: str, results: Path) -> Path:
+    """The path of the checkpoint of a run."""
+    path = Path(run)
+    if path.suffix == ".safetensors":
+        problem = file_problem(path)
+        if problem is not None:
+            raise ValueError(f"{path}: {problem}")
+        return path
+    if path.suffix != ".json":
+        path = results / f"{run}.json"
+    record = RunResult.load(path)
+    folder = checkpoint_folder(
+        path.absolute().parents[1], path.absolute().parent.name, record.model, record.seed
+    )
+    if not (folder / NAME).is_file():
+        raise ValueError(f"{path} has no checkpoint at {folder / NAME}; train it again")
+    return folder / NAME
+
+
+def predict_file(trained: TrainedModel, path: Path) -> list[dict[str, Any]]:
     """The prediction for each sequence of a file.
 
     classify: ``class`` and ``probability``. regress and predict: ``value``, of the sequence or
     of the step after its last. tag: ``classes``, one for each step.
     """
-    split = read_inputs(saved, path)
+    split = read_inputs(trained, path)
     predictions: list[dict[str, Any]] = []
     for first in range(0, len(split), BATCH):
         inputs = split.inputs[first : first + BATCH]
         lengths = None if split.lengths is None else split.lengths[first : first + BATCH]
         with torch.no_grad():
-            output = saved.model(inputs, lengths)
+            output = trained.model(inputs, lengths)
         sizes = [inputs.shape[1]] * len(inputs) if lengths is None else lengths.tolist()
-        predictions += [_describe(saved.data, y, n) for y, n in zip(output, sizes, strict=True)]
+        predictions += [_describe(trained.data, y, n) for y, n in zip(output, sizes, strict=True)]
     return predictions
 
 
@@ -66,15 +118,15 @@ def _class(spec: DataSpec, index: int) -> str:
     return spec.classes[index] if spec.classes else str(index)
 
 
-def read_inputs(saved: SavedModel, path: Path) -> Split:
+def read_inputs(trained: TrainedModel, path: Path) -> Split:
     """The sequences of a file, read and scaled as the training data were.
 
     .npz: ``sequences`` (N, L) or (N, L, C), and ``lengths`` if they differ; or one ``series``.
     .csv, .parquet: a sequence per row (the column of labels is skipped), or for a model of one
     series: a step per row. .txt, for a model of words: a text per line.
     """
-    spec = saved.data
-    if saved.model.embedding is not None:
+    spec = trained.data
+    if trained.model.embedding is not None:
         return _read_texts(spec, path)
     if spec.scaling is None:
         values, lengths = read_sequences(path, spec)[:2]
