@@ -112,7 +112,7 @@ def test_import_is_light():
 import sys
 for name in ("numba", "llvmlite", "triton", "typer", "rich", "matplotlib", "lightning", "mpmath",
              "jinja2",
-             "pooch", "platformdirs", "tqdm", "pyarrow", "polars"):
+             "requests", "platformdirs", "tqdm", "pyarrow"):
     sys.modules[name] = None  # an import of it fails
 import torch, torchfru, torchfru.data
 torchfru.data.load("mix-sin", size=5)

@@ -126,9 +126,9 @@ def remove_leftovers(path: Path) -> None:
         leftover.unlink(missing_ok=True)
 
 
-def file_sha256(path: Path) -> str:
-    """The SHA-256 of a file's content."""
-    digest = hashlib.sha256()
+def file_digest(path: Path, kind: str = "sha256") -> str:
+    """The SHA-256 of a file, or another digest of :mod:`hashlib`."""
+    digest = hashlib.new(kind)
     with path.open("rb") as file:
         while block := file.read(BLOCK):
             digest.update(block)

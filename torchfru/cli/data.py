@@ -37,7 +37,7 @@ def list_(data_dir: DataDir = None, as_json: Json = False) -> None:
 
 @app.command()
 def fetch(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Data sets, or all.")],
+    names: Annotated[list[str], typer.Argument(metavar="NAME", help="Data sets, or all.")],
     data_dir: DataDir = None,
     as_json: Json = False,
 ) -> None:
@@ -61,7 +61,7 @@ def fetch(
 @app.command()
 def verify(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="Default: all data sets.")
+        list[str] | None, typer.Argument(metavar="NAME", help="Default: all data sets.")
     ] = None,
     data_dir: DataDir = None,
     as_json: Json = False,

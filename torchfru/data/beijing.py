@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..io import file_sha256
+from ..io import file_digest
 from .arrays import Array, DataError, require_choice, sha256
 from .files import Source, locate
 from .sequence import SequenceData
@@ -44,7 +44,7 @@ def beijing(
     path = locate(sources()[0], data_dir)
     series = _years(read(path), every, start, end)
     length = WINDOW[every] if length is None else length
-    checksums = {path.name: file_sha256(path)}
+    checksums = {path.name: file_digest(path)}
     return forecast("beijing", series, length=length, test=test, checksums=checksums)
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from .. import io
 from .arrays import Array, DataError
 
-PACKAGES = ("pooch", "tqdm", "filelock")
+PACKAGES = ("requests", "tqdm", "filelock")
 TIMEOUT = 30  # seconds without a byte
 BLOCK = 1 << 16
 RANGE_NOT_SATISFIABLE, PARTIAL_CONTENT = 416, 206  # HTTP
@@ -37,7 +37,7 @@ class Source:
         url: the official address.
         check: reads the whole file, raises DataError if it is not what it should be, and
             returns the SHA-256 of its content.
-        checksum: of the official download, as pooch writes it (``"md5:..."``), if known.
+        checksum: of the official download, ``"md5:..."``, if known.
         member: the file's name in the official download, if that is a zip archive.
     """
 
@@ -133,11 +133,17 @@ def download(source: Source, folder: Path) -> Path:
     If the connection breaks, the beginning is kept as ``<name>.part`` and the next call requests
     the rest. Two processes that want the same file take turns.
     """
+    missing = [name for name in PACKAGES if find_spec(name) is None]
+    if missing:
+        raise DataError(
+            f"{source}: to fetch it needs {', '.join(missing)}: pip install 'torchfru[train]'"
+        )
+    from filelock import FileLock
+
     target = folder / source.folder / source.name
-    _require_packages(source)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with _alone(folder), _quiet_pooch():
+        with FileLock(folder / "download.lock"):
             if not target.is_file():  # another process may have been quicker
                 _fetch(source, target)
     except OSError as error:  # requests' errors are OSErrors, as a full disk is
@@ -149,131 +155,71 @@ def download(source: Source, folder: Path) -> Path:
     return target
 
 
-class Resuming:
-    """A downloader for pooch that resumes a partial download."""
+def _fetch(source: Source, target: Path) -> None:
+    """Download, check and unpack a file; a complete download that is wrong is deleted."""
+    name = target.name if source.member is None else f"{target.name}.zip"
+    part = target.with_name(f"{name}.part")
+    _receive(source.url, part)
+    try:
+        with replacing(target) as temporary:
+            _unpack(source, part, temporary)
+    except (DataError, zipfile.BadZipFile, KeyError, EOFError) as error:
+        problem = str(error) if isinstance(error, DataError) else f"no zip with {source.member}"
+        raise DataError(
+            f"{source}: {source.url} sent another file ({problem}); nothing was kept: run again "
+            "later, or find the file elsewhere"
+        ) from error
+    finally:
+        part.unlink(missing_ok=True)
 
-    def __init__(self, partial: Path) -> None:
-        self.partial = partial
 
-    def __call__(self, url: str, output_file: str, pooch: Any) -> None:
-        import requests
+def _receive(url: str, part: Path) -> None:
+    """Download to ``part``; what is there already is not requested again."""
+    import requests
+    from tqdm import tqdm
 
-        have = self.partial.stat().st_size if self.partial.exists() else 0
-        headers = {"Accept-Encoding": "identity"}  # the file as it is, so that bytes can be counted
-        if have:
-            headers["Range"] = f"bytes={have}-"
-        with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT) as reply:
-            if reply.status_code == RANGE_NOT_SATISFIABLE:  # not a part of what the server has now
-                self.partial.unlink()
-                return self(url, output_file, pooch)
-            reply.raise_for_status()
-            self._receive(reply, have if reply.status_code == PARTIAL_CONTENT else 0)
-        os.replace(self.partial, output_file)
-        return None
-
-    def _receive(self, reply: Any, have: int) -> None:
-        from tqdm import tqdm
-
-        expected = int(reply.headers.get("Content-Length", 0))
+    have = part.stat().st_size if part.exists() else 0
+    headers = {"Accept-Encoding": "identity"}  # the file as it is, so that bytes can be counted
+    if have:
+        headers["Range"] = f"bytes={have}-"
+    with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT) as reply:
+        if reply.status_code == RANGE_NOT_SATISFIABLE:  # the server has another file now
+            part.unlink()
+            return _receive(url, part)
+        reply.raise_for_status()
+        have = have if reply.status_code == PARTIAL_CONTENT else 0
+        size = int(reply.headers.get("Content-Length", 0))
         bar = tqdm(
-            desc=self.partial.stem,
+            desc=part.stem,
             initial=have,
-            total=have + expected if expected else None,
+            total=have + size if size else None,
             unit="B",
             unit_scale=True,
-            disable=None,  # no bar where nobody watches
+            disable=None,  # no bar unless stderr is a terminal
         )
-        with bar, self.partial.open("ab" if have else "wb") as file:
+        with bar, part.open("ab" if have else "wb") as file:
             for block in reply.iter_content(BLOCK):
                 file.write(block)
                 bar.update(len(block))
+    return None
 
 
-def _fetch(source: Source, target: Path) -> None:
-    import pooch
-
-    name = target.name if source.member is None else f"{target.name}.zip"
-    whole = target.with_name(f"{name}.whole")
-    try:
-        with replacing(target) as temporary:
-            pooch.retrieve(
-                source.url,
-                source.checksum,
-                fname=whole.name,
-                path=whole.parent,
-                downloader=Resuming(target.with_name(f"{name}.part")),
-            )
-            _unpack(source, whole, temporary)
-    except ValueError as error:  # pooch's word for a wrong checksum
-        raise DataError(
-            f"{source}: what {source.url} sent is not the known file (its checksum differs); "
-            "nothing was kept: run again, or find the file elsewhere"
-        ) from error
-    finally:
-        whole.unlink(missing_ok=True)
-
-
-def _unpack(source: Source, archive: Path, temporary: Path) -> None:
-    """Move the download, or its one member, to ``temporary``; without a checksum, read it."""
+def _unpack(source: Source, part: Path, temporary: Path) -> None:
+    """Move the download, or its one member, to ``temporary``, after a check of its content."""
+    if source.checksum is not None:
+        kind, _, expected = source.checksum.partition(":")
+        if io.file_digest(part, kind) != expected:
+            raise DataError("its checksum differs")
     if source.member is None:
-        os.replace(archive, temporary)
+        os.replace(part, temporary)
     else:
-        temporary.write_bytes(_member(source, source.member, archive))
+        with zipfile.ZipFile(part) as archive:
+            temporary.write_bytes(archive.read(source.member))
     if source.checksum is None:
-        _read_through(source, temporary)
-
-
-def _read_through(source: Source, temporary: Path) -> None:
-    try:
-        source.check(temporary)
-    except DataError as error:
-        problem = str(error).removeprefix(f"{temporary}: ").split(";")[0]
-        raise DataError(
-            f"{source}: what {source.url} sent is not the data set ({problem}); nothing was kept: "
-            "run again later, or find the file elsewhere"
-        ) from error
-
-
-def _member(source: Source, name: str, archive: Path) -> bytes:
-    try:
-        with zipfile.ZipFile(archive) as file:
-            return file.read(name)
-    except (zipfile.BadZipFile, KeyError, EOFError) as error:
-        raise DataError(
-            f"{source}: what {source.url} sent is no zip archive with {name} in it; nothing was "
-            "kept: run again later, or find the file elsewhere"
-        ) from error
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """One download at a time, over all processes."""
-    from filelock import FileLock
-
-    with FileLock(folder / "download.lock"):
-        yield
-
-
-@contextmanager
-def _quiet_pooch() -> Iterator[None]:
-    """Without pooch's advice to developers, which the bar replaces."""
-    import pooch
-
-    logger = pooch.get_logger()
-    before = logger.level
-    logger.setLevel("WARNING")
-    try:
-        yield
-    finally:
-        logger.setLevel(before)
-
-
-def _require_packages(source: Source) -> None:
-    missing = [name for name in PACKAGES if find_spec(name) is None]
-    if missing:
-        raise DataError(
-            f"{source}: to fetch it needs {', '.join(missing)}: pip install 'torchfru[train]'"
-        )
+        try:
+            source.check(temporary)
+        except DataError as error:
+            raise DataError(str(error).removeprefix(f"{temporary}: ").split(";")[0]) from error
 
 
 def _reason(error: OSError) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from ..io import file_sha256
+from ..io import file_digest
 from .arrays import BLOCK, Array, DataError, integers, require_count
 from .files import Source, locate, prepared
 from .sequence import SequenceData, Split
@@ -46,7 +46,7 @@ def imdb(*, data_dir: Path | None = None, words: int = 10_000, length: int = 300
     require_count("imdb: words", words)
     require_count("imdb: length", length)
     archive = locate(sources()[0], data_dir)
-    checksum = file_sha256(archive)
+    checksum = file_digest(archive)
     key = {"archive": checksum, "version": VERSION, "words": words, "length": length}
     made = prepared("imdb", key, lambda: _prepare(read_reviews(archive), words, length))
     return SequenceData(

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..io import did_you_mean, file_problem, file_sha256, printable
+from ..io import did_you_mean, file_digest, file_problem, printable
 from .arrays import (
     Array,
     DataError,
@@ -80,7 +80,7 @@ def user_file(
     if label is not None and column is not None:
         raise ValueError("label is for sequences and column for a series: give only one of them")
     _require_file(path)
-    checksums = {path.name: file_sha256(path)}
+    checksums = {path.name: file_digest(path)}
     if path.suffix == ".npz":
         if label is not None or column is not None:
             raise ValueError(f"{path}: label and column are for tables; an .npz has neither")

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..io import did_you_mean, file_problem, file_sha256
+from ..io import did_you_mean, file_digest, file_problem
 from .config import DataConfig, ModelConfig, RunConfig, TrainingConfig
 
 Runs = dict[str, RunConfig]
@@ -244,4 +244,4 @@ def record_name(experiment: str, config: RunConfig) -> str:
     if problem := file_problem(path):
         raise ValueError(f"{path}: {problem}")
     stem = re.sub(r"[^\w.-]+", "_", path.stem)
-    return f"{stem}-{file_sha256(path)[:8]}"
+    return f"{stem}-{file_digest(path)[:8]}"
