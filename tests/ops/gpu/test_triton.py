@@ -98,3 +98,10 @@ def test_without_a_gpu_there_is_no_such_backend():
     assert "triton" not in torchfru.available_backends("cpu")
     with pytest.raises(ValueError, match=r"expected one of .*; got 'triton'"):
         torchfru.use_backend("triton")
+
+
+def test_documentation_begins_with_what_was_not_tried():
+    paragraphs = (ROOT / "docs" / "gpu.md").read_text().split("\n\n")
+    assert "compiled and interpreted here, never run on hardware" in paragraphs[1]
+    row = next(line for line in (ROOT / "README.md").read_text().splitlines() if "docs/gpu" in line)
+    assert "compiled and interpreted but never run on hardware here" in row
