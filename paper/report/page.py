@@ -8,11 +8,11 @@ from functools import cached_property
 from typing import Any
 
 from torchfru.results import Measurement, RunResult
-from torchfru.training.config import LAYER_FIELDS
+from torchfru.training.config import LAYER_FIELDS, flat
 
 from .claims import Claim, judge
 from .content import EMPTY, Section, Table
-from .records import Library, Record, Sweep, flat
+from .records import Library, Record, Sweep
 from .sections import all_sections
 from .summary import summary
 
@@ -126,7 +126,7 @@ def _settings(record: Record) -> dict[str, Any]:
     layer = record.config.model.layer
     return {
         key: value
-        for key, value in flat(record.config).items()
+        for key, value in flat(record.config.to_dict()).items()
         if value is not None and layer in LAYER_FIELDS.get(key.partition(".")[2], (layer,))
     }
 

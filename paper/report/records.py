@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from torchfru.results import Measurement, RunResult, SweepResult
-from torchfru.training.config import RunConfig
+from torchfru.training.config import RunConfig, differences
 
 from ..experiments import EXPERIMENTS
 from ..plan import MEASUREMENTS, PLAN, SHARED_RUNS, Planned
@@ -48,7 +48,7 @@ class Record:
         own = EXPERIMENTS.get(self.run.experiment, {}).get(self.run.model)
         if own is None:
             return ["the experiment has no settings of its own"]
-        return differences(self.config, own)
+        return told_differences(self.config, own)
 
     @property
     def excess(self) -> str:
@@ -149,7 +149,7 @@ class Sweep:
         if own is None:
             return ["the experiment has no settings of its own"]
         varied = ("training.lr ", "training.lr_decay ", "training.epochs ", "data.validation ")
-        return [d for d in differences(self.config, own) if not d.startswith(varied)]
+        return [d for d in told_differences(self.config, own) if not d.startswith(varied)]
 
 
 @dataclass(frozen=True)
@@ -200,26 +200,15 @@ class Library:
         return missing
 
 
-def differences(config: RunConfig, other: RunConfig) -> list[str]:
+def told_differences(config: RunConfig, other: RunConfig) -> list[str]:
     """The settings in which the first is not as the second, each with both values.
 
     A bound on the minutes is left out: it shows in the number of epochs.
     """
-    ours, theirs = flat(config), flat(other)
-    return [
-        f"{key} {_said(ours[key])} instead of {_said(theirs[key])}"
-        for key in ours
-        if ours[key] != theirs[key] and key != "training.max_minutes"
-    ]
+    found = differences(config.to_dict(), other.to_dict())
+    found.pop("training.max_minutes", None)
+    return [f"{name} {_said(ours)} instead of {_said(own)}" for name, (ours, own) in found.items()]
 
 
 def _said(value: Any) -> Any:
     return "unset" if value is None else value
-
-
-def flat(config: RunConfig) -> dict[str, Any]:
-    return {
-        f"{section}.{name}": value
-        for section, values in config.to_dict().items()
-        for name, value in values.items()
-    }

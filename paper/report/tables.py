@@ -10,7 +10,7 @@ from ..experiments import EXPERIMENTS
 from ..published import ACCURACY, PublishedTable
 from .content import EMPTY, Cell, Link, Table
 from .names import label
-from .records import NUMBERS, Group, Library, Sweep, differences
+from .records import NUMBERS, Group, Library, Sweep, told_differences
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ def _tuned(group: Group) -> list[str]:
     models, plain = EXPERIMENTS[group.experiment], group.model.removesuffix("-tuned")
     if plain == group.model:
         return []
-    return [f"not the authors': {', '.join(differences(models[group.model], models[plain]))}"]
+    return [f"not the authors': {', '.join(told_differences(models[group.model], models[plain]))}"]
 
 
 SEEDS = Column("seeds", _seeds)

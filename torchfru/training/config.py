@@ -123,12 +123,9 @@ class RunConfig:
         return asdict(self)
 
     def changes_since(self, then: dict[str, Any]) -> list[str]:
-        """What is different from a recorded configuration: ``training.lr=0.01, not 0.5``.
-
-        A field that the record does not have yet was None.
-        """
-        before, now = _flat(then), _flat(self.to_dict())
-        return [f"{k}={before.get(k)}, not {v}" for k, v in now.items() if before.get(k) != v]
+        """The differences from a recorded configuration: ``training.lr=0.01, not 0.5``."""
+        changed = differences(self.to_dict(), then)
+        return [f"{name}={before}, not {now}" for name, (now, before) in changed.items()]
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> RunConfig:
@@ -138,7 +135,17 @@ class RunConfig:
         return cls(data, ModelConfig(**model), training)
 
 
-def _flat(config: dict[str, Any]) -> dict[str, Any]:
+def differences(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """The settings of ours that theirs has not, by ``section.field``, each with both values.
+
+    A field that theirs does not have yet was None.
+    """
+    there = flat(theirs)
+    found = {name: (value, there.get(name)) for name, value in flat(ours).items()}
+    return {name: pair for name, pair in found.items() if pair[0] != pair[1]}
+
+
+def flat(config: dict[str, Any]) -> dict[str, Any]:
     """By ``section.field``, with lists for tuples, as JSON has it."""
     return {
         f"{section}.{name}": list(value) if isinstance(value, tuple) else value
