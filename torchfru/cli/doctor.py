@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from typing import Annotated, Any
+from typing import Any
 
 import typer
-from rich import box
-from rich.console import Console
-from rich.table import Table
 
-from .common import shown
+from .common import Json, print_json, print_table
 
 
-def doctor(
-    as_json: Annotated[bool, typer.Option("--json", help="For a machine to read.")] = False,
-) -> None:
+def doctor(as_json: Json = False) -> None:
     """Show versions and devices, and check every backend on the devices that are here.
 
     Each backend's outputs and gradients are compared with the collapsed form in float64. The exit
@@ -27,7 +21,7 @@ def doctor(
 
     found = examine()
     if as_json:
-        typer.echo(json.dumps(found, indent=1, allow_nan=False))
+        print_json(found)
     else:
         _print(found)
     if any(backend["state"] == "failed" for backend in found["backends"]):
@@ -35,19 +29,13 @@ def doctor(
 
 
 def _print(found: dict[str, Any]) -> None:
-    console = Console()
-    if not console.is_terminal:
-        console.width = 120  # a file is wide enough
-    facts = Table("", "", title="System", show_header=False, box=box.SIMPLE_HEAD)
-    for name, value in {**found["versions"], **found["system"]}.items():
-        facts.add_row(name, shown(str(value)))
+    facts: dict[str, Any] = {**found["versions"], **found["system"]}
     for device in found["devices"]:
         rest = {name: value for name, value in device.items() if name != "name"}
-        facts.add_row(device["name"], shown(", ".join(f"{k} {v}" for k, v in rest.items())))
+        facts[device["name"]] = ", ".join(f"{k} {v}" for k, v in rest.items())
     if not found["devices"]:
-        facts.add_row("GPU", "none that torch can use")
-    console.print(facts)
-    backends = Table("backend", "device", "state", "", title="Backends", box=box.SIMPLE_HEAD)
-    for row in found["backends"]:
-        backends.add_row(row["name"], row["device"] or "", row["state"], shown(row["reason"]))
-    console.print(backends)
+        facts["GPU"] = "none that torch can use"
+    print_table(["system", ""], facts.items())
+    names = ("name", "device", "state", "reason")
+    rows = ([row[name] or "" for name in names] for row in found["backends"])
+    print_table(["backend", *names[1:]], rows)

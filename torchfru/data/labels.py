@@ -31,27 +31,39 @@ class Labels:
         self.rows.extend([numbers.setdefault(cell, len(numbers)) for cell in cells])
 
     def classes(self) -> tuple[Array, tuple[str, ...]]:
-        """The class of each row, and the names of the classes: numbers as numbers, else texts."""
-        labels = list(self.numbers)
-        names = [_name(self.path, label) for label in labels]
-        numeric = all(NUMBER.fullmatch(name) for name in names)
-        keys: list[Any] = [Decimal(name) for name in names] if numeric else names
-        if numeric:
-            _require_whole(self.path, names, keys)
-        order = sorted(range(len(names)), key=lambda i: keys[i])
-        place = np.empty(len(names), np.int64)
-        place[order] = np.arange(len(names))
-        return place[np.frombuffer(self.rows, np.int64)], tuple(names[i] for i in order)
+        """The class of each row, and the names of the classes."""
+        return _sorted_classes(self.path, list(self.numbers), np.frombuffer(self.rows, np.int64))
+
+
+def array_classes(path: Path, labels: Array) -> tuple[Array, tuple[str, ...]]:
+    """The class of each label of an array, and the names of the classes."""
+    known, codes = np.unique(labels, return_inverse=True)
+    known = known.astype(np.int64) if known.dtype.kind == "b" else known
+    return _sorted_classes(path, known.tolist(), codes.reshape(-1))
+
+
+def _sorted_classes(path: Path, labels: list[Any], codes: Array) -> tuple[Array, tuple[str, ...]]:
+    """The codes and the names of the labels, in the order of the numbers or of the texts."""
+    names = [_name(path, label) for label in labels]
+    keys: list[Any] = names
+    if all(NUMBER.fullmatch(name) for name in names):
+        keys = [Decimal(name) for name in names]
+        _require_whole(path, names, keys)
+    order = sorted(range(len(names)), key=lambda i: keys[i])
+    place = np.empty(len(names), np.int64)
+    place[order] = np.arange(len(names))
+    return place[codes], tuple(names[i] for i in order)
 
 
 def _name(path: Path, label: Any) -> str:
-    if isinstance(label, float):
-        if not label.is_integer():
-            raise DataError(f"{path}: labels must be whole numbers or names, got {label}")
+    """The name of a class, exactly as the file writes it."""
+    if isinstance(label, bytes):
+        label = label.decode("utf-8", "replace")
+    if isinstance(label, float | np.floating) and float(label).is_integer():
         return str(int(label))
-    if isinstance(label, str | int | bool):
+    if isinstance(label, str | int) and not is_empty(label) and "\ufffd" not in str(label):
         return str(label)
-    raise DataError(f"{path}: labels must be whole numbers or names, got {printable(label)}")
+    raise DataError(f"{path}: labels must be whole numbers or names, got {printable(repr(label))}")
 
 
 def _require_whole(path: Path, names: list[str], numbers: list[Decimal]) -> None:
@@ -64,24 +76,3 @@ def _require_whole(path: Path, names: list[str], numbers: list[Decimal]) -> None
             raise DataError(
                 f"{path}: the labels {other} and {name} are the same number; write them alike"
             )
-
-
-def array_classes(path: Path, labels: Array) -> tuple[Array, tuple[str, ...]]:
-    """The class of each label of an array, and the names of the classes, in order."""
-    if labels.dtype.kind == "f":
-        whole = np.isfinite(labels) & (labels == np.floor(labels))
-        if not whole.all():
-            raise DataError(
-                f"{path}: labels must be whole numbers or names, got {labels[~whole][0]}"
-            )
-    if labels.dtype.kind == "S":
-        try:
-            labels = np.char.decode(labels, "utf-8")
-        except UnicodeDecodeError:
-            raise DataError(f"{path}: labels must be texts in UTF-8") from None
-    known, codes = np.unique(labels, return_inverse=True)
-    if labels.dtype.kind == "U":
-        if (np.char.strip(known) == "").any():
-            raise DataError(f"{path}: a label is empty; name its class")
-        return codes.reshape(-1), tuple(known.tolist())
-    return codes.reshape(-1), tuple(str(int(value)) for value in known)
