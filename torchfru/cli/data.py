@@ -98,35 +98,18 @@ def _described(entry: DataSet, data_dir: Path | None) -> dict[str, Any]:
     files = "generated"
     if entry.needs_download:
         files = "here" if available(entry.name, data_dir=data_dir) else "to fetch"
-    return {
-        "name": entry.name,
-        "task": entry.task,
-        "summary": entry.summary,
-        "files": files,
-        "options": entry.options,
-    }
+    known = {"name": entry.name, "task": entry.task, "summary": entry.summary}
+    return {**known, "files": files, "options": entry.options}
 
 
 def _summary(data: SequenceData) -> dict[str, Any]:
-    return {
-        "name": data.name,
-        "task": data.task,
-        "train": len(data.train),
-        "test": len(data.test),
-        "seq_len": data.seq_len,
-        "input_size": data.input_size,
-        "output_size": data.output_size,
-        "vocab_size": data.vocab_size,
-        "checksums": data.checksums,
-    }
+    counts = {"name": data.name, "task": data.task, "train": len(data.train)}
+    names = ("seq_len", "input_size", "output_size", "vocab_size", "checksums")
+    return {**counts, "test": len(data.test), **{name: getattr(data, name) for name in names}}
 
 
 def _checked(found: FileCheck) -> dict[str, Any]:
     state = "not here" if found.path is None else "damaged" if found.problem else "ok"
-    return {
-        "file": str(found.source),
-        "state": state,
-        "sha256": found.sha256,
-        "path": None if found.path is None else str(found.path),
-        "problem": found.problem,
-    }
+    path = None if found.path is None else str(found.path)
+    rest = {"sha256": found.sha256, "path": path, "problem": found.problem}
+    return {"file": str(found.source), "state": state, **rest}

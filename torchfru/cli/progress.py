@@ -6,15 +6,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import (
-    BarColumn,
-    Progress,
-    TaskID,
-    TaskProgressColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import Progress, TaskID
 
 from ..io import printable
 from ..training import Hook, Training
@@ -33,16 +25,7 @@ class ProgressBar(Hook):
         if not training.fabric.is_global_zero:
             return
         done, per_epoch = len(training.epochs), len(training.train_batches)
-        self.progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TaskProgressColumn(),
-            TimeElapsedColumn(),
-            TextColumn("left:"),
-            TimeRemainingColumn(elapsed_when_finished=False),
-            console=self.console,
-            transient=True,
-        )
+        self.progress = Progress(console=self.console, transient=True)
         self.progress.start()
         self.task = self.progress.add_task(
             self.title, total=training.config.epochs * per_epoch, completed=done * per_epoch

@@ -62,24 +62,17 @@ def sweep(
     with usage_errors():
         config = _configuration(experiment, model, epochs, settings)
         rates, decays = _numbers("--lr", lr), _numbers("--decay", decay)
-        _check_name(name)
+        if name is not None and not re.fullmatch(r"[A-Za-z0-9.-]+", name):
+            raise ValueError(f"--name must be letters, digits, dots and hyphens, got {name!r}")
 
     from ..training.sweep import DECAYS, LEARNING_RATES, Sweep, run_sweep
 
     use_threads(threads)
     console = new_console(stderr=as_json)
-    grid = Sweep(
-        record_name(experiment, config),
-        model,
-        seed,
-        config,
-        results,
-        rates or LEARNING_RATES,
-        decays or DECAYS,
-        name,
-    )
+    grid = (rates or LEARNING_RATES, decays or DECAYS)
+    planned = Sweep(record_name(experiment, config), model, seed, config, results, *grid, name)
     points = run_sweep(
-        grid,
+        planned,
         storage=storage,
         data_dir=data_dir,
         trials=trials,
@@ -114,11 +107,6 @@ def _numbers(name: str, text: str | None) -> tuple[float, ...]:
     return values
 
 
-def _check_name(name: str | None) -> None:
-    if name is not None and not re.fullmatch(r"[A-Za-z0-9.-]+", name):
-        raise ValueError(f"--name must be letters, digits, dots and hyphens, got {name!r}")
-
-
 def _train_with(best: Point, experiment: str, model: str) -> str:
     """The command that trains with the best rate and decay."""
     chosen = f"--set training.lr={best.lr:g} --set training.lr_decay={best.lr_decay:g}"
@@ -126,8 +114,8 @@ def _train_with(best: Point, experiment: str, model: str) -> str:
 
 
 def _line(point: Point) -> str:
-    score = point.state if point.score is None else f"{point.score:.5g}"
-    return f"learning rate {point.lr:g}, decay {point.lr_decay:g}: {score}"
+    lr, decay, score, state = _cells(point)
+    return f"learning rate {lr}, decay {decay}: {score or state}"
 
 
 def _cells(point: Point) -> list[str]:

@@ -1,4 +1,4 @@
-"""The data sets by name, and what is known of each before it is loaded."""
+"""All data sets by name: to add one, write a function that builds it and add a line here."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class DataSet:
     """A data set that :func:`load` knows.
 
     Attributes:
-        build: makes it; its keyword arguments are the options.
-        sources: the files that it is made from; none if it is generated.
+        build: the function that builds it; its keyword arguments are the options.
+        sources: the files that it is read from; none if it is generated.
     """
 
     name: str
@@ -42,41 +42,21 @@ class DataSet:
 
     @property
     def needs_download(self) -> bool:
-        """Whether it is made from files, which are fetched unless they are there."""
+        """Whether it is read from files, which may have to be downloaded."""
         return bool(self.sources())
 
 
-DATASETS: dict[str, DataSet] = {
-    entry.name: entry
-    for entry in (
-        DataSet("mix-sin", "predict", "mixtures of five curves of sines", synthetic.mix_sin),
-        DataSet("mix-poly", "predict", "mixtures of five polynomials", synthetic.mix_poly),
-        DataSet("adding", "regress", "add two marked numbers far apart", synthetic.adding),
-        DataSet("copy", "tag", "repeat ten symbols after a delay", synthetic.copy),
-        DataSet(
-            "pixel-mnist",
-            "classify",
-            "digits, pixel by pixel or row by row",
-            mnist.pixel_mnist,
-            mnist.sources,
-        ),
-        DataSet(
-            "permuted-mnist",
-            "classify",
-            "digits, their pixels in one random order",
-            mnist.permuted_mnist,
-            mnist.sources,
-        ),
-        DataSet("imdb", "classify", "film reviews, positive or negative", imdb.imdb, imdb.sources),
-        DataSet(
-            "beijing",
-            "predict",
-            "temperature in Beijing, by hour or day",
-            beijing.beijing,
-            beijing.sources,
-        ),
-    )
-}
+_ALL = (
+    DataSet("mix-sin", "predict", "mixtures of five curves of sines", synthetic.mix_sin),
+    DataSet("mix-poly", "predict", "mixtures of five polynomials", synthetic.mix_poly),
+    DataSet("adding", "regress", "add two marked numbers far apart", synthetic.adding),
+    DataSet("copy", "tag", "repeat ten symbols after a delay", synthetic.copy),
+    DataSet("pixel-mnist", "classify", "digits as sequences", mnist.pixel_mnist, mnist.sources),
+    DataSet("permuted-mnist", "classify", "digits, permuted", mnist.permuted_mnist, mnist.sources),
+    DataSet("imdb", "classify", "film reviews, positive or negative", imdb.imdb, imdb.sources),
+    DataSet("beijing", "predict", "temperature in Beijing", beijing.beijing, beijing.sources),
+)
+DATASETS = {entry.name: entry for entry in _ALL}
 
 
 def names() -> list[str]:
@@ -89,7 +69,7 @@ def names() -> list[str]:
 
 
 def load(name: str, *, data_dir: Path | None = None, **options: Any) -> SequenceData:
-    """The data set of that name, or the one in a file of the user's (.npz, .csv, .parquet).
+    """The data set of this name, or the one in a user's file (.npz, .csv, .parquet).
 
     Args:
         data_dir: a folder to look for files in, before the cache and the official address;
@@ -123,7 +103,7 @@ def available(name: str, *, data_dir: Path | None = None) -> bool:
 
 @dataclass(frozen=True)
 class FileCheck:
-    """What :func:`verify` found of one file."""
+    """The result of :func:`verify` for one file."""
 
     source: Source
     path: Path | None = None  # None: not here
@@ -132,7 +112,7 @@ class FileCheck:
 
 
 def verify(name: str, *, data_dir: Path | None = None) -> list[FileCheck]:
-    """Read through the files of a data set that are here. Nothing is fetched."""
+    """Check the files of a data set that are on this machine. Nothing is downloaded."""
     return [_verified(source, data_dir) for source in _entry(name).sources()]
 
 
