@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from torchfru.nn import FRU, SRU
 from torchfru.ops import available_backends, use_backend
-from torchfru.training.environment import hardware
+from torchfru.records import hardware
 
 HIDDEN = 200  # of the layers that FRU is compared with
 

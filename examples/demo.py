@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 from torchfru.data import SequenceData, load
-from torchfru.results import RunResult
+from torchfru.records import RunResult
 from torchfru.training import Run, find_run, run_experiment
 
 EXPERIMENT = "mix-poly-5"

@@ -20,12 +20,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from torchfru import records
 from torchfru.basis import BASES
 from torchfru.data import SequenceData, load, temperature
-from torchfru.results import Measurement
-from torchfru.training import environment
 
 from . import experiments
+from .measurement import Measurement
 
 Array = NDArray[np.float64]
 
@@ -44,10 +44,10 @@ def measure(experiment: str, name: str, data_dir: Path | None = None) -> Measure
         name,
         values,
         seconds=round(time.perf_counter() - start, 3),
-        commit=environment.commit(),
-        versions=environment.versions(),
+        commit=records.commit(),
+        versions=records.versions(),
         data=checksums,
-        hardware=environment.hardware(devices=1, nodes=1),
+        hardware=records.hardware(devices=1, nodes=1),
     )
 
 

@@ -12,16 +12,11 @@ from pathlib import Path
 from typing import Literal
 
 from torchfru.io import did_you_mean
-from torchfru.results import (
-    Measurement,
-    RunResult,
-    checkpoint_folder,
-    measurement_path,
-    record_path,
-)
+from torchfru.records import RunResult, checkpoint_folder, record_path
 from torchfru.training.config import RunConfig
 
 from .experiments import BASES, EXPERIMENTS
+from .measurement import Measurement, measurement_path
 
 Kind = Literal["finished", "cut off", "missing", "refused"]
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torchfru.data import SequenceData
 from torchfru.nn import SequenceModel
 from torchfru.nn.recurrent import RecurrentLayer
-from torchfru.results import finite
+from torchfru.records import nan_to_none
 from torchfru.training import Hook, Training
 
 SEQUENCES, STEPS = 16, 20
@@ -45,7 +45,7 @@ class ProbeHook(Hook):
 
     def _measure(self, training: Training) -> None:
         entries = training.measurements.setdefault("gradients", [])
-        entries.append({"epoch": len(training.epochs), **finite(self.probe(training.model))})
+        entries.append({"epoch": len(training.epochs), **nan_to_none(self.probe(training.model))})
 
 
 class GradientProbe:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from torchfru.results import RunResult
+from torchfru.records import RunResult
 
 from .plan import Planned, Progress
 from .worker import BUSY, command

@@ -7,14 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from paper.experiments import EXPERIMENTS
+from paper.measurement import Measurement
 from paper.plan import MEASUREMENTS, PLAN
-from torchfru.results import (
-    Measurement,
-    RunResult,
-    SweepResult,
-    record_path,
-    sweep_path,
-)
+from torchfru.records import RunResult, SweepResult, record_path, sweep_path
 from torchfru.training import override
 
 LEVELS = {"rnn": 40.0, "lstm": 90.0, "gru": 91.0, "sru": 92.0, "fru": 96.0}

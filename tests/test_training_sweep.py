@@ -9,7 +9,7 @@ import optuna
 import pytest
 from training_helpers import toy, toy_config
 
-from torchfru.results import SweepResult
+from torchfru.records import SweepResult
 from torchfru.training import sweep as module
 from torchfru.training.sweep import Sweep, run_sweep
 

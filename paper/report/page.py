@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from torchfru.results import Measurement, RunResult
+from torchfru.records import RunResult
 from torchfru.training.config import LAYER_FIELDS, flat
 
+from ..measurement import Measurement
 from .claims import Claim, judge
 from .content import EMPTY, Section, Table
 from .records import Library, Record, Sweep

@@ -8,16 +8,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from torchfru.io import printable
-from torchfru.results import (
-    Measurement,
-    RunResult,
-    SweepResult,
-    iter_records,
-    iter_sweeps,
-)
+from torchfru.records import RunResult, SweepResult, iter_records, iter_sweeps
 from torchfru.training.config import RunConfig
 
 from ..experiments import EXPERIMENTS
+from ..measurement import Measurement
 from ..plan import MEASUREMENTS
 from .records import NORMS, NUMBERS, Library, Record, Sweep
 

@@ -8,10 +8,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from torchfru.results import Measurement, RunResult, SweepResult
+from torchfru.records import RunResult, SweepResult
 from torchfru.training.config import RunConfig, differences
 
 from ..experiments import EXPERIMENTS
+from ..measurement import Measurement
 from ..plan import MEASUREMENTS, PLAN, SHARED_RUNS, Planned
 
 Status = Literal["comparable", "shorter", "changed", "diverged", "missing"]

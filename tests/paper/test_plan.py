@@ -10,7 +10,7 @@ from paper.experiments import EXPERIMENTS
 from paper.plan import MEASUREMENTS, PLAN, SHARED_RUNS
 from paper.published import ACCURACY
 from torchfru.data import DATASETS
-from torchfru.results import RunResult, record_path
+from torchfru.records import RunResult, record_path
 
 RESULTS = Path(__file__).parents[2] / "results"
 

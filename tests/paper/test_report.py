@@ -17,7 +17,7 @@ from paper.report.content import Table
 from paper.report.markdown import fill_readme, to_markdown
 from paper.report.page import Report
 from paper.report.sections.curves import curves
-from torchfru.results import sweep_path
+from torchfru.records import sweep_path
 
 ROOT = Path(__file__).parents[2]
 TUNED = "fru-60-10-tuned"

@@ -26,7 +26,7 @@ from paper.quick import data_name, quick_plan
 from paper.runner import Runner
 from paper.worker import BUSY
 from torchfru.data import available
-from torchfru.results import RunResult
+from torchfru.records import RunResult
 from torchfru.training import override
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "reproducing.md"

@@ -20,7 +20,7 @@ def runs(results: Results = Path("results"), as_json: Json = False) -> None:
     Example: torchfru runs --results results
     """
     from ..io import printable
-    from ..results import iter_records
+    from ..records import iter_records
 
     if results.exists() and not results.is_dir():
         raise UsageError(f"--results: {results} is not a folder")
@@ -41,7 +41,7 @@ def runs(results: Results = Path("results"), as_json: Json = False) -> None:
 
 def _read(path: Path) -> dict[str, Any] | str:
     """The figures of a record, or the reason why it cannot be read."""
-    from ..results import RunResult
+    from ..records import RunResult
 
     try:
         record = RunResult.load(path)

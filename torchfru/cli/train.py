@@ -12,7 +12,7 @@ from .common import DataDir, Results, new_console, print_table, shown, usage_err
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ..results import RunResult
+    from ..records import RunResult
 
 Experiment = Annotated[
     str,

@@ -16,7 +16,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from ..io import remove_leftovers, write_atomically
-from ..results import finite
+from ..records import nan_to_none
 
 FORMATS = ("torchfru-checkpoint-1", "torchfru-checkpoint-2")  # the first has no digest
 NAME, EARLIER, DAMAGED = "last.safetensors", "earlier.safetensors", "damaged.safetensors"
@@ -50,7 +50,7 @@ class Checkpoint:
         tensors |= {f"optimizer.{name}": value for name, value in self.optimizer.items()}
         tensors = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
         names = [item.name for item in fields(self) if item.name not in ("weights", "optimizer")]
-        state = json.dumps(finite({name: getattr(self, name) for name in names}))
+        state = json.dumps(nan_to_none({name: getattr(self, name) for name in names}))
         metadata = {"format": FORMATS[-1], "state": state, "digest": _digest(tensors, state)}
         content = save(tensors, metadata=metadata)
         _keep(path, path.with_name(EARLIER))

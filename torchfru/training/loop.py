@@ -17,10 +17,10 @@ from lightning.fabric import Fabric
 from torch import Tensor, nn
 from torch.distributed import ReduceOp
 
+from .. import records
 from ..data import DataSpec, SequenceData, load
 from ..nn import SequenceModel
-from ..results import RunResult, finite
-from . import environment
+from ..records import RunResult, nan_to_none
 from .batches import Batch, Batches, derive_seed, split_data
 from .checkpoint import Checkpoint, optimizer_tensors, restore_optimizer, restore_weights
 from .config import RunConfig, TrainingConfig
@@ -221,7 +221,7 @@ class Training:
         elapsed = time.perf_counter() - start
         self.seconds["other"] += elapsed - (sum(self.seconds[part] for part in TIMED) - timed)
         record["seconds"] = round(self._slowest(elapsed), 3)
-        self.epochs.append(finite(record))
+        self.epochs.append(nan_to_none(record))
         self._call("on_epoch")
         self._save()
 
@@ -309,10 +309,10 @@ class Training:
             config=run.config.to_dict(),
             parameters=self.model.count_parameters(),
             parameters_with_embedding=self.model.count_parameters(embedding=True),
-            versions=environment.versions(),
-            commit=environment.commit(),
+            versions=records.versions(),
+            commit=records.commit(),
             data=dict(self.data.checksums),
-            hardware=environment.hardware(self.fabric.world_size // self.nodes, self.nodes),
+            hardware=records.hardware(self.fabric.world_size // self.nodes, self.nodes),
         )
 
     def _save(self) -> None:

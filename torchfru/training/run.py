@@ -14,7 +14,7 @@ from filelock import FileLock, Timeout
 
 from ..data import SequenceData
 from ..io import remove_leftovers
-from ..results import RunResult, checkpoint_folder, record_path
+from ..records import RunResult, checkpoint_folder, record_path
 from .checkpoint import EARLIER, NAME, Checkpoint, clean, discard_damaged, load_newest
 from .config import RunConfig, TrainingConfig
 

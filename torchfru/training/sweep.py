@@ -28,7 +28,7 @@ from sqlalchemy import NullPool, create_engine, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from ..data import SequenceData, load
-from ..results import SweepResult, sweep_path
+from ..records import SweepResult, sweep_path
 from .config import RunConfig
 from .loop import run_experiment
 from .objective import is_accuracy

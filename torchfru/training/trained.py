@@ -14,7 +14,7 @@ from ..data import DataError, DataSpec, Split, tokenize
 from ..data.user_file import read_sequences, read_series
 from ..io import file_problem
 from ..nn import SequenceModel
-from ..results import RunResult, checkpoint_folder
+from ..records import RunResult, checkpoint_folder
 from .checkpoint import NAME, Checkpoint, restore_weights
 from .config import RunConfig
 from .loop import build_model

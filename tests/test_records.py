@@ -6,12 +6,11 @@ import json
 
 import pytest
 
-from torchfru.results import (
-    Measurement,
+from paper.measurement import Measurement, measurement_path
+from torchfru.records import (
     RunResult,
     checkpoint_folder,
     iter_records,
-    measurement_path,
     record_path,
     write_atomically,
 )

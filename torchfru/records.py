@@ -1,0 +1,241 @@
+"""The record of a run: JSON files, paths, and provenance.
+
+Nothing here imports torch before a run takes place, so that a report is built without it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import MISSING, asdict, dataclass, field, fields
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, ClassVar, Literal, TypeVar, get_type_hints
+
+from .io import file_problem, fits, reason, write_atomically
+
+Status = Literal["running", "finished"]
+LARGEST_RECORD = 1 << 28  # bytes
+PACKAGES = ("torchfru", "torch", "numpy", "lightning", "numba")
+
+T = TypeVar("T", bound="JsonFile")
+
+
+@dataclass
+class JsonFile:
+    """A dataclass that is kept in a JSON file."""
+
+    kind: ClassVar = "record"  # its name in error messages
+
+    def save(self, path: Path) -> None:
+        """Write the file as a whole or not at all."""
+        write_atomically(path, json.dumps(nan_to_none(asdict(self)), indent=1) + "\n")
+
+    @classmethod
+    def load(cls: type[T], path: Path) -> T:
+        """Read the file, or say in one line what is wrong with it.
+
+        Fields that the class does not have are left out: another version may have written them.
+        """
+        content = _read_json(path, cls.kind)
+        defaults = {item.name: (item.default, item.default_factory) for item in fields(cls)}
+        missing = {name for name, default in defaults.items() if default == (MISSING, MISSING)}
+        if missing := missing - set(content):
+            raise ValueError(f"{path} is not a {cls.kind}: it has no {', '.join(sorted(missing))}")
+        hints = get_type_hints(cls)
+        found = {key: value for key, value in content.items() if key in defaults}
+        for name, value in found.items():
+            if not fits(value, hints[name]):
+                text = json.dumps(value)
+                shown = text if len(text) <= 40 else f"{text[:40]}..."
+                raise ValueError(f"{path} is not a {cls.kind}: its {name} cannot be {shown}")
+        return cls(**found)
+
+
+@dataclass
+class RunResult(JsonFile):
+    """A run: its settings, its origin, and its measures epoch by epoch.
+
+    Each of ``epochs`` has ``epoch`` (from 1), ``train_loss``, ``seconds``, and a measure for each
+    measured part: ``test_loss`` with ``test_accuracy`` (percent) or ``test_mse``. A
+    number that was not finite is None. ``status`` is "running" until the last epoch is done, the
+    run has diverged, or ``training.max_minutes`` are used up; an interrupted run stays so.
+    ``measurements`` has the entries of hooks.
+    """
+
+    kind: ClassVar = "run record"
+    experiment: str
+    model: str
+    seed: int
+    config: dict[str, Any]
+    parameters: int
+    status: Status = "running"
+    diverged: bool = False
+    seconds: float = 0.0
+    epochs: list[dict[str, Any]] = field(default_factory=list)
+    split: dict[str, float] = field(default_factory=dict)  # seconds by what they went into
+    parameters_with_embedding: int | None = None
+    versions: dict[str, str] = field(default_factory=dict)
+    commit: str | None = None
+    data: dict[str, str] = field(default_factory=dict)  # checksums
+    hardware: dict[str, Any] = field(default_factory=dict)
+    measurements: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, path: Path) -> RunResult:
+        """Read a record, or say in one line what is wrong with the file."""
+        record = super().load(path)
+        if not all(isinstance(section, dict) for section in record.config.values()):
+            raise ValueError(f"{path} is not a run record: its config has no sections")
+        for epoch in record.epochs:
+            if not all(fits(value, float | None) for value in epoch.values()):
+                raise ValueError(f"{path} is not a run record: an epoch holds what is no number")
+        return record
+
+    @property
+    def last(self) -> dict[str, Any]:
+        """The last epoch's measures; empty before there is one."""
+        return self.epochs[-1] if self.epochs else {}
+
+
+@dataclass
+class SweepResult(JsonFile):
+    """Settings that were tried, each judged on data held back from training.
+
+    ``config`` has the settings that all points share. A point has ``lr``, ``lr_decay``, ``state``
+    and ``score``: an accuracy in percent or a mean squared error, None where it diverged.
+    """
+
+    kind: ClassVar = "sweep"
+    experiment: str
+    model: str
+    seed: int
+    direction: str  # "maximize" or "minimize"
+    config: dict[str, Any]
+    points: list[dict[str, Any]]
+
+
+def record_path(results: Path, experiment: str, model: str, seed: int) -> Path:
+    """The path of a run's record: ``results/<experiment>/<model>-seed<k>.json``."""
+    return results / experiment / f"{model}-seed{seed}.json"
+
+
+def sweep_path(results: Path, experiment: str, name: str) -> Path:
+    """The path of a sweep's summary: ``results/<experiment>/sweep-<name>.json``."""
+    return results / experiment / f"sweep-{name}.json"
+
+
+def checkpoint_folder(results: Path, experiment: str, model: str, seed: int) -> Path:
+    """The folder of a run's checkpoint and logs, beside the records; git ignores it."""
+    results = results.absolute()
+    return results.parent / "checkpoints" / results.name / experiment / f"{model}-seed{seed}"
+
+
+def iter_records(results: Path) -> Iterator[Path]:
+    """The records under a folder, in order of their names."""
+    paths = sorted(results.glob("*/*-seed*.json"))
+    return (path for path in paths if not path.name.startswith("sweep-"))
+
+
+def iter_sweeps(results: Path) -> Iterator[Path]:
+    """The sweeps under a folder, in order of their names."""
+    return iter(sorted(results.glob("*/sweep-*.json")))
+
+
+# Provenance ------------------------------------------------------------------------------------
+
+
+def versions() -> dict[str, str]:
+    """The versions of Python and of the packages that a result depends on."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        with suppress(PackageNotFoundError):
+            found[package] = version(package)
+    return found
+
+
+def commit() -> str | None:
+    """The commit of this package's source, with "-dirty" where it was changed; None outside git."""
+    folder = Path(__file__).parents[1]
+    if not (folder / ".git").exists():
+        return None
+    head = _git(folder, "rev-parse", "HEAD")
+    changed = _git(folder, "status", "--porcelain", "--untracked-files=no", "--", "torchfru")
+    return f"{head}-dirty" if head and changed else head
+
+
+def hardware(devices: int, nodes: int) -> dict[str, Any]:
+    """The machine of this process, and the devices and machines of its run."""
+    import torch
+
+    found = {
+        "cpu": _cpu_name(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "devices": devices,
+        "nodes": nodes,
+        "system": f"{platform.system()} {platform.machine()}",
+    }
+    if torch.cuda.is_available():
+        found["gpu"] = torch.cuda.get_device_name()
+    return found
+
+
+def _cpu_name() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), *arguments],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=10,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip() or None
+
+
+def nan_to_none(value: Any) -> Any:
+    """The same value with None for every number that JSON cannot write."""
+    if isinstance(value, dict):
+        return {key: nan_to_none(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [nan_to_none(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def _read_json(path: Path, what: str) -> dict[str, Any]:
+    problem = file_problem(path)
+    if problem is not None:
+        raise ValueError(
+            f"there is no {what} {path}" if problem.startswith("no such") else f"{path}: {problem}"
+        )
+    try:
+        if path.stat().st_size > LARGEST_RECORD:
+            raise ValueError("too large")
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ValueError(
+            f"{path} cannot be read ({reason(error)}); check its permissions"
+        ) from None
+    except (ValueError, RecursionError):
+        raise ValueError(f"{path} is not a {what}: it is not JSON, or was cut off") from None
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} is not a {what}: it holds no JSON object")
+    return content
