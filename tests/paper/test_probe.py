@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from test_training_run import Cut
+from training_helpers import Cut
 from training_helpers import read, toy, toy_config, toy_run
 
 from paper import probe as module
