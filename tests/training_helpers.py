@@ -84,6 +84,17 @@ def toy_run(folder: Path, config: RunConfig, **options: Any) -> Any:
     return run_experiment(run, data=data, accelerator="cpu", **options)
 
 
+class Cut(Hook):
+    """Ends a run in the middle of an epoch, as a kill would."""
+
+    def __init__(self, epoch: int, batch: int) -> None:
+        self.at = (epoch, batch)
+
+    def on_batch(self, training: Training) -> None:
+        if (len(training.epochs), (training.step - 1) % len(training.train_batches)) == self.at:
+            raise InterruptedError
+
+
 def with_training(config: RunConfig, **changes: Any) -> RunConfig:
     return replace(config, training=replace(config.training, **changes))
 

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from training_helpers import Cut
-from training_helpers import read, toy, toy_config, toy_run
+from training_helpers import Cut, read, toy, toy_config, toy_run
 
 from paper import probe as module
 from paper.probe import NORMS, GradientProbe, ProbeHook

@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 
 import pytest
 import torch
-from training_helpers import numbers, read, toy, toy_config, toy_run, with_training
+from training_helpers import Cut, numbers, read, toy, toy_config, toy_run, with_training
 
 from torchfru.nn import LAYERS, SequenceModel
 from torchfru.training import Hook, TrainingConfig
@@ -80,17 +80,6 @@ def test_logs_for_tensorboard_and_spreadsheets(tmp_path):
         losses = [float(row["train_loss"]) for row in csv.DictReader(file)]
     assert losses == pytest.approx([epoch["train_loss"] for epoch in record.epochs])
     assert list(folder.glob("tensorboard/version_0/events*"))
-
-
-class Cut(Hook):
-    """Ends a run in the middle of an epoch, as a kill would."""
-
-    def __init__(self, epoch: int, batch: int) -> None:
-        self.at = (epoch, batch)
-
-    def on_batch(self, training):
-        if (len(training.epochs), (training.step - 1) % len(training.train_batches)) == self.at:
-            raise InterruptedError
 
 
 @pytest.mark.parametrize("layer", LAYERS)
