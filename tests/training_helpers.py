@@ -15,9 +15,11 @@ import torch
 from torchfru.data import SequenceData, Split
 from torchfru.training import (
     DataConfig,
+    Hook,
     ModelConfig,
     Run,
     RunConfig,
+    Training,
     TrainingConfig,
     run_experiment,
 )
