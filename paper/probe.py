@@ -12,11 +12,10 @@ import copy
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from torchfru.data import SequenceData
 from torchfru.nn import SequenceModel
-from torchfru.nn.recurrent import RecurrentLayer
 from torchfru.records import nan_to_none
 from torchfru.training import Hook, Training
 
@@ -84,27 +83,9 @@ class GradientProbe:
         step = torch.arange(first, last, device=device).repeat_interleave(len(self.inputs))
         rows = torch.arange(len(x), device=device)
         with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):  # no cuDNN in eval
-            state = initial_state(model.layer, x)
-            output, _ = model.layer(x, _arrange(model.layer, state))
-            error = (model.answer(output) - y)[rows, step].square().sum()
-            found = torch.autograd.grad(error, state)
+            state = model.layer.start_state(len(x), x)
+            carried = [part.requires_grad_() for part in state if part.is_floating_point()]
+            output, _ = model.layer(x, state)
+            error = (model.head_output(output) - y)[rows, step].square().sum()
+            found = torch.autograd.grad(error, carried)
         return torch.cat([part.transpose(0, 1).flatten(1) for part in found], -1)
-
-
-def initial_state(layer: nn.Module, x: Tensor) -> list[Tensor]:
-    """The differentiable parts of the state before the first step, (layers, N, n_s) each."""
-    if isinstance(layer, RecurrentLayer):
-        shapes = [(layer.num_layers, len(x), layer.state_size)]
-    else:
-        assert isinstance(layer, nn.RNNBase)
-        parts = 2 if isinstance(layer, nn.LSTM) else 1
-        shapes = [(layer.num_layers, len(x), layer.hidden_size)] * parts
-    return [x.new_zeros(shape).requires_grad_() for shape in shapes]
-
-
-def _arrange(layer: nn.Module, state: list[Tensor]) -> Any:
-    """The state as the layer takes it."""
-    if isinstance(layer, RecurrentLayer):
-        (u,) = state
-        return u, torch.zeros(u.shape[:2], dtype=torch.int64, device=u.device)
-    return tuple(state) if isinstance(layer, nn.LSTM) else state[0]

@@ -9,7 +9,7 @@ from test_layer import make_fru
 
 import torchfru
 from torchfru.nn import fru as fru_module
-from torchfru.nn.again import made_again
+from torchfru.nn.recompute import recompute
 
 
 def make_cosine(phase, calls):
@@ -20,9 +20,9 @@ def make_cosine(phase, calls):
     return make
 
 
-def test_what_is_made_again_is_not_held():
+def test_what_is_recompute_is_not_held():
     phase, calls, held = torch.zeros(5, requires_grad=True), [], []
-    with made_again(make_cosine(phase, calls)) as rows:
+    with recompute(make_cosine(phase, calls)) as rows:
         held.append(weakref.ref(rows))
         loss = (rows * torch.arange(1.0, 6.0, requires_grad=True)).sum()
     del rows
@@ -38,7 +38,7 @@ def test_gradients_are_those_of_autograd_twice_over_and_once_more():
 
     def loss(again):
         make = make_cosine(phase, [])
-        with made_again(make) if again else torch.enable_grad() as rows:
+        with recompute(make) if again else torch.enable_grad() as rows:
             rows = rows if again else make()
             return (rows * given).sin().sum()
 

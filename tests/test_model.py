@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 
+from torchfru.defaults import LAYER_OPTIONS
 from torchfru.nn import LAYERS, SequenceModel
 from torchfru.training import find_run
 
 
 def paper_model(experiment: str, model: str, *sizes: int, **options: object) -> SequenceModel:
-    settings = find_run(experiment, model).to_dict()["model"]
+    settings = find_run(experiment, model).model.options()
     return SequenceModel(settings.pop("layer"), *sizes, **settings, **options)
 
 
@@ -34,8 +37,12 @@ def test_sizes_on_imdb_are_the_papers(model, thousands):
 
 
 def build(layer: str, **options: object) -> SequenceModel:
-    sizes = {"hidden_size": 5, "num_freqs": 4, "freq_dim": 2, "gate_size": 3, "stat_size": 4}
-    return SequenceModel(layer, 2, 3, seq_len=9, num_layers=2, **sizes, **options).eval()
+    own = {
+        "fru": {"num_freqs": 4, "freq_dim": 2, "gate_size": 3},
+        "sru": {"gate_size": 3, "stat_size": 4},
+    }
+    sizes = {"hidden_size": 5, "num_layers": 2, **own.get(layer, {})}
+    return SequenceModel(layer, 2, 3, seq_len=9, **sizes, **options).eval()
 
 
 @pytest.mark.parametrize("every_step", [False, True])
@@ -92,3 +99,38 @@ def test_every_basis_can_be_the_memory():
 def test_errors_name_the_value(change, message):
     with pytest.raises(ValueError, match=message):
         SequenceModel(**{"layer": "fru", "input_size": 1, "output_size": 1, "seq_len": 3} | change)
+
+
+@pytest.mark.parametrize(
+    ("layer", "option", "message"),
+    [
+        ("fru", "gatesize", "'fru' has no option 'gatesize'; did you mean 'gate_size'?"),
+        ("fru", "hiddensize", "did you mean 'hidden_size'?"),
+        ("lstm", "num_freqs", "'lstm' has no option 'num_freqs'; fru has it"),
+        ("sru", "basis", "'sru' has no option 'basis'; fru has it"),
+        ("rnn", "xyz", "'rnn' has no option 'xyz'; choose one of"),
+    ],
+)
+def test_an_unknown_option_is_refused(layer, option, message):
+    with pytest.raises(TypeError, match=re.escape(message)):
+        SequenceModel(layer, 1, 1, seq_len=3, **{option: 5})
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_the_options_of_a_layer_are_those_that_it_takes(layer):
+    values = {"max_freq": 2.0, "min_freq": 0.5, "basis": "walsh", "nonlinearity": "tanh"}
+    options = {name: values.get(name, 3) for name in LAYER_OPTIONS[layer]}
+    options |= {"alphas": (0.5,)} if "alphas" in options else {}
+    options |= {"freqs_per_block": 1} if "freqs_per_block" in options else {}
+    SequenceModel(layer, 1, 1, seq_len=3, **options)
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_a_state_continues_a_sequence(layer):
+    """Every layer, torch's too: feeding chunks equals feeding the whole."""
+    inner, x = build(layer, every_step=True).layer, torch.randn(3, 9, 2)
+    whole, end = inner(x)
+    first, state = inner(x[:, :4], inner.start_state(3, x))
+    second, state = inner(x[:, 4:], state)
+    torch.testing.assert_close(torch.cat([first, second], 1), whole, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(state, end, atol=1e-6, rtol=1e-5)

@@ -12,6 +12,8 @@ import math
 import torch
 from torch import Tensor
 
+from .defaults import MIN_FREQ
+
 # How many steps of a user's own basis are looked at in one go.
 CHECK_STEPS = 65_536
 
@@ -178,7 +180,7 @@ def check_bounded(basis: Basis, freqs: Tensor, phase: Tensor | None, seq_len: in
             )
 
 
-def log_frequencies(num_freqs: int, max_freq: float, min_freq: float = 0.25) -> Tensor:
+def log_frequencies(num_freqs: int, max_freq: float, min_freq: float = MIN_FREQ) -> Tensor:
     """0 and then ``num_freqs - 1`` values log-spaced from min_freq to max_freq, in float64.
 
     >>> log_frequencies(4, max_freq=25.0)

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from torchfru.nn.sru import ALPHAS
+from torchfru.defaults import ALPHAS
 
 from ..plots import Panel
 from .finding import Finding, Settings, line, panel

@@ -16,7 +16,7 @@ import math
 import torch
 from torch import Tensor
 
-from torchfru.nn.sru import ALPHAS
+from torchfru.defaults import ALPHAS
 
 from ..plots import Panel
 from .finding import Finding, Settings, line, panel

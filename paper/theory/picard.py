@@ -109,8 +109,14 @@ def sequential(layer: FRU, x: Tensor) -> Tensor:
         layer.input_size,
         layer.state_size,
         bias=layer.bias,
+        seq_len=layer.seq_len,
+        num_freqs=layer.num_freqs,
+        freq_dim=layer.freq_dim,
+        gate_size=layer.gate_size,
+        freqs_per_block=layer.freqs_per_block,
+        basis=layer.basis,
+        nonlinearity=layer.nonlinearity,
         dtype=torch.float64,
-        **layer._memory_arguments(),
     )
     reader.load_state_dict(
         layer.state_dict()

@@ -10,8 +10,7 @@ from training_helpers import Cut, read, toy, toy_config, toy_run
 
 from paper import probe as module
 from paper.probe import NORMS, GradientProbe, ProbeHook
-from torchfru.nn import LAYERS
-from torchfru.nn.step import StepModel
+from torchfru.nn import LAYERS, StepModel
 from torchfru.training.loop import build_model
 
 

@@ -39,9 +39,9 @@ def test_answers_before_the_first_that_counts_are_not_computed(tmp_path, layer, 
     config = toy_config(layer)
     config = replace(config, model=replace(config.model, dropout=0.0))
     shapes = set()
-    answer = SequenceModel.answer
+    answer = SequenceModel.head_output
     monkeypatch.setattr(
-        SequenceModel, "answer", lambda self, y: shapes.add(y.shape[1]) or answer(self, y)
+        SequenceModel, "head_output", lambda self, y: shapes.add(y.shape[1]) or answer(self, y)
     )
     late = toy_run(tmp_path / "late", config, data=toy("tag"))
     assert shapes == {4}  # of six steps the first two do not count

@@ -1,8 +1,7 @@
 """Recurrent layers and cells, and whole models made of them."""
 
 from .fru import FRU, FRUCell
-from .model import LAYERS, SequenceModel
+from .model import LAYERS, SequenceModel, StepModel
 from .sru import SRU, SRUCell
-from .step import StepModel
 
 __all__ = ["FRU", "LAYERS", "SRU", "FRUCell", "SRUCell", "SequenceModel", "StepModel"]

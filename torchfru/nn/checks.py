@@ -1,8 +1,11 @@
-"""The errors that a user can cause: what was wrong, the value, what to do."""
+"""Errors that a user can cause: each message says what was wrong, the value, and what to do."""
 
 from __future__ import annotations
 
+import numbers
+import warnings
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -24,14 +27,16 @@ def values_of(tensor: Tensor) -> Tensor | None:
     return tensor
 
 
-def autocasting(x: Tensor) -> bool:
-    """Whether torch is choosing dtypes by itself on the device of ``x``."""
+def without_autocast(x: Tensor) -> AbstractContextManager[object]:
+    """Switch autocast off: a long sum must not be rounded to half precision at every step."""
+    return torch.autocast(x.device.type, enabled=False) if _autocasts(x) else nullcontext()
+
+
+def _autocasts(x: Tensor) -> bool:
     return not x.is_meta and torch.is_autocast_enabled(x.device.type)
 
 
-def without_autocast(x: Tensor) -> AbstractContextManager[object]:
-    """A long sum must not be rounded to half precision at every step."""
-    return torch.autocast(x.device.type, enabled=False) if autocasting(x) else nullcontext()
+# Of constructors ---------------------------------------------------------------------------
 
 
 def require_bool(module: nn.Module, name: str, value: object) -> None:
@@ -58,19 +63,45 @@ def require_nonlinearity(module: nn.Module, name: object) -> None:
         )
 
 
-def check_dtype(module: nn.Module, name: str, value: Tensor) -> None:
-    expected = next(module.parameters()).dtype
-    if value.dtype != expected and not autocasting(value):
+def require_dropout(module: nn.Module, dropout: Any, num_layers: int) -> None:
+    name = type(module).__name__
+    number = isinstance(dropout, numbers.Real) and not isinstance(dropout, bool)
+    if not number or not 0 <= dropout <= 1:
         raise ValueError(
-            f"{type(module).__name__}: {name} dtype ({value.dtype}) does not match weight dtype "
-            f"({expected}). Convert it: .to({expected}), or convert the model: .to({value.dtype})"
+            f"{name}: dropout must be a number in [0, 1], the probability of zeroing an element; "
+            f"got {dropout!r}"
+        )
+    if dropout > 0 and num_layers == 1:
+        warnings.warn(
+            f"{name}: dropout acts between layers, so dropout={dropout} does nothing with "
+            f"num_layers={num_layers}",
+            stacklevel=4,
         )
 
 
-def check_width(x: Tensor, input_size: int) -> None:
+# Of calls ----------------------------------------------------------------------------------
+
+
+def check_input(module: nn.Module, x: Tensor, input_size: int, dims: tuple[int, ...]) -> None:
+    """x (..., input_size), with one of these numbers of dimensions."""
+    if x.dim() not in dims:
+        allowed = " or ".join(f"{d}D" for d in dims)
+        raise ValueError(
+            f"{type(module).__name__}: Expected input to be {allowed}, got {x.dim()}D instead"
+        )
+    check_dtype(module, "input", x)
     if x.shape[-1] != input_size:
         raise RuntimeError(
             f"input.size(-1) must be equal to input_size. Expected {input_size}, got {x.shape[-1]}"
+        )
+
+
+def check_dtype(module: nn.Module, name: str, value: Tensor) -> None:
+    expected = next(module.parameters()).dtype
+    if value.dtype != expected and not _autocasts(value):
+        raise ValueError(
+            f"{type(module).__name__}: {name} dtype ({value.dtype}) does not match weight dtype "
+            f"({expected}). Convert it: .to({expected}), or convert the model: .to({value.dtype})"
         )
 
 
@@ -81,21 +112,29 @@ def check_shape(module: nn.Module, name: str, value: Tensor, expected: tuple[int
         )
 
 
-def check_state_pair(module: nn.Module, hx: object, dims: tuple[int, int]) -> tuple[Tensor, Tensor]:
-    """u and t, if that is what ``hx`` holds, with these numbers of dimensions."""
+def check_state(
+    module: nn.Module, hx: object, batch_dim: int, batched: bool, shape: tuple[int, ...]
+) -> tuple[Tensor, Tensor]:
+    """u and t of ``hx``, with a batch dimension; u must have this shape, t all but the last."""
     name = type(module).__name__
     if not isinstance(hx, (tuple, list)) or len(hx) != 2:
         raise RuntimeError(f"{name}: the state must be a tuple (u, t), got {type(hx).__name__}")
     u, t = hx
-    if (u.dim(), t.dim()) != dims:
+    dims = len(shape) if batched else len(shape) - 1
+    if (u.dim(), t.dim()) != (dims, dims - 1):
         raise RuntimeError(
-            f"{name}: for this input the state's u and t must be {dims[0]}-D and {dims[1]}-D, "
+            f"{name}: for this input the state's u and t must be {dims}-D and {dims - 1}-D, "
             f"got {u.dim()}-D and {t.dim()}-D"
         )
-    return u, t
+    if not batched:
+        u, t = u.unsqueeze(batch_dim), t.unsqueeze(batch_dim)
+    check_shape(module, "u", u, shape)
+    check_shape(module, "t", t, shape[:-1])
+    check_dtype(module, "u", u)
+    return u, _check_steps(module, t)
 
 
-def check_steps(module: nn.Module, t: Tensor) -> Tensor:
+def _check_steps(module: nn.Module, t: Tensor) -> Tensor:
     """t as int64, if it counts steps."""
     if t.is_floating_point() or t.is_complex() or t.dtype == torch.bool:
         raise TypeError(f"{type(module).__name__}: t must hold integers, got {t.dtype}")
@@ -103,3 +142,20 @@ def check_steps(module: nn.Module, t: Tensor) -> Tensor:
     if steps is not None and bool((steps < 0).any()):
         raise ValueError(f"{type(module).__name__}: t must not be negative, got {steps.tolist()}")
     return t.to(torch.int64)
+
+
+def check_lengths(module: nn.Module, lengths: Any, x: Tensor, batched: bool) -> Tensor:
+    """The lengths (N,) as int64, if they suit x (L, N, n)."""
+    name, lengths = type(module).__name__, torch.as_tensor(lengths, device=x.device)
+    if lengths.is_floating_point() or lengths.dtype == torch.bool:
+        raise TypeError(f"{name}: lengths must be integers, got {lengths.dtype}")
+    if not batched and lengths.dim() == 0:
+        lengths = lengths.unsqueeze(0)
+    check_shape(module, "lengths", lengths, (x.shape[1],))
+    values = values_of(lengths)
+    if values is not None and bool(((values < 0) | (values > x.shape[0])).any()):
+        raise ValueError(
+            f"{name}: lengths must lie within 0..{x.shape[0]}, the padded length; "
+            f"got {values.tolist()}"
+        )
+    return lengths.to(torch.int64)

@@ -10,20 +10,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..basis import Basis
-from ..ops import fru_scan
-from .again import made_again
-from .cell import RecurrentCell
-from .checks import values_of
-from .memory import FRUMemory
-from .recurrent import RecurrentLayer, weights_of
+from ..basis import BASES, Basis, check_bounded, check_rows, resolve_basis
+from ..defaults import BASIS, FREQ_DIM, FREQS_PER_BLOCK, GATE_SIZE, NONLINEARITY, NUM_FREQS
+from ..ops import fru_scan, reference
+from .checks import require_size, values_of
+from .recompute import recompute
+from .recurrent import RecurrentCell, RecurrentLayer, weights_of
 
-# Steps whose basis rows are held at once: longer sequences are read in pieces, and the rows of each
-# are made again for the backward pass, so that h is all that grows with the number of steps.
+# Steps whose basis rows are held at once. Longer sequences are read in pieces, and the rows of each
+# are recomputed in the backward pass, so that only h grows with the number of steps.
 PIECE = 8192
 
 
-class FRU(FRUMemory, RecurrentLayer):
+class FRU(RecurrentLayer):
     """Fourier Recurrent Unit: a drop-in for ``nn.LSTM`` whose memory does not fade.
 
     For each step t = 1..T, with ``c_k(t) = cos(2 pi f_k t / T + theta_k) / T``::
@@ -59,6 +58,9 @@ class FRU(FRUMemory, RecurrentLayer):
     (torch.Size([2, 60, 8]), torch.Size([1, 2, 600]), [[100, 100]])
     """
 
+    step_names = ("u", "t")
+    freqs: Tensor
+
     def __init__(
         self,
         input_size: int,
@@ -70,13 +72,13 @@ class FRU(FRUMemory, RecurrentLayer):
         bidirectional: bool = False,
         *,
         seq_len: int,
-        num_freqs: int = 60,
-        freq_dim: int = 10,
-        gate_size: int = 60,
-        freqs_per_block: int = 1,
+        num_freqs: int = NUM_FREQS,
+        freq_dim: int = FREQ_DIM,
+        gate_size: int = GATE_SIZE,
+        freqs_per_block: int = FREQS_PER_BLOCK,
         freqs: Sequence[float] | Tensor | None = None,
-        basis: str | Basis = "fourier",
-        nonlinearity: str = "relu",
+        basis: str | Basis = BASIS,
+        nonlinearity: str = NONLINEARITY,
         return_sequences: bool = True,
         device: Any = None,
         dtype: Any = None,
@@ -93,12 +95,64 @@ class FRU(FRUMemory, RecurrentLayer):
             nonlinearity=nonlinearity,
             return_sequences=return_sequences,
         )
-        self._init_memory(seq_len, num_freqs, freq_dim, freqs_per_block, freqs, basis)
+        sizes = {"seq_len": seq_len, "num_freqs": num_freqs, "freq_dim": freq_dim}
+        for name, size in (sizes | {"freqs_per_block": freqs_per_block}).items():
+            require_size(self, name, size)
+            setattr(self, name, size)
+        if num_freqs % freqs_per_block:
+            raise ValueError(
+                f"{self._name}: num_freqs must be divisible by freqs_per_block, got "
+                f"num_freqs={num_freqs}, freqs_per_block={freqs_per_block}"
+            )
+        self.state_size = num_freqs * freq_dim
+        self.basis = resolve_basis(basis)
+        self._first_freqs = tuple(self._choose_freqs(freqs).tolist())
         self._register_parameters(device, dtype)
-        self._register_freqs(device, dtype)
+        self.register_buffer("freqs", torch.empty(num_freqs, device=device, dtype=dtype))
         self.reset_parameters()
-        for suffix in self._suffixes():
-            self._check_own_basis(suffix)
+        if self.basis not in BASES.values():
+            for suffix in self._suffixes():
+                self._check_own_basis(suffix)
+
+    seq_len: int
+    num_freqs: int
+    freq_dim: int
+    freqs_per_block: int
+
+    # Parameters ---------------------------------------------------------------------------
+
+    def reset_parameters(self) -> None:
+        """Start as the paper's authors did, at the frequencies that the layer was built with."""
+        super().reset_parameters()
+        with torch.no_grad():
+            self.freqs.copy_(torch.tensor(self._first_freqs, dtype=torch.float64, device="cpu"))
+
+    def _parameter_shapes(self, input_size: int) -> dict[str, tuple[int, ...]]:
+        n_g, n_y = self.gate_size, self.hidden_size
+        n_u, n_h = self.state_size, self.freqs_per_block * self.freq_dim
+        shapes: dict[str, tuple[int, ...]] = {
+            "weight_ug": (n_g, n_u),
+            "bias_g": (n_g,),
+            "weight_gh": (n_h, n_g),
+            "weight_xh": (n_h, input_size),
+            "bias_h": (n_h,),
+            "weight_uy": (n_y, n_u),
+            "bias_y": (n_y,),
+        }
+        return shapes | ({"phase": (self.num_freqs,)} if self.basis.has_phase else {})
+
+    def cell(self, layer: int = 0, reverse: bool = False) -> FRUCell:
+        """A cell that shares the parameters of one layer and direction: for stepping."""
+        return self._share(FRUCell, layer, reverse)
+
+    def _argument(self, name: str) -> Any:
+        if name == "freqs":
+            return self._first_freqs
+        if name == "basis" and self.basis in BASES.values():
+            return type(self.basis).__name__.lower()
+        return super()._argument(name)
+
+    # Basis --------------------------------------------------------------------------------
 
     def basis_matrix(self, layer: int = 0, reverse: bool = False) -> Tensor:
         """The basis of one layer and direction for t = 1..seq_len, (seq_len, K), differentiable.
@@ -108,17 +162,52 @@ class FRU(FRUMemory, RecurrentLayer):
         steps = torch.arange(1, self.seq_len + 1, device=self.freqs.device)
         return self._basis_rows(steps, self.suffix(layer, reverse))
 
-    def cell(self, layer: int = 0, reverse: bool = False) -> FRUCell:
-        """A cell that shares the parameters of one layer and direction: for stepping."""
-        suffix = self.suffix(layer, reverse)
-        n_in = getattr(self, f"weight_xh{suffix}").shape[1]
-        cell = FRUCell(n_in, self.hidden_size, self.bias, device="meta", **self._memory_arguments())
-        for name, _ in list(cell.named_parameters()):
-            setattr(cell, name, getattr(self, name + suffix))
-        cell.freqs = self.freqs
-        return cell
+    def _basis_rows(self, steps: Tensor, suffix: str) -> Tensor:
+        """The basis at ``steps`` (...,), as (..., K), without the factor 1/T."""
+        phase = getattr(self, f"phase{suffix}", None)
+        rows = self.basis.rows(steps, self.freqs, phase, self.seq_len)
+        return check_rows(rows, steps, self.freqs)
 
-    def _read(
+    def _scaled_rows(self, t: Tensor | None, part: slice, suffix: str) -> Tensor:
+        """c(t) for a part of the sequence: the basis with the factor 1/T of the update rule."""
+        return self._basis_rows(self._steps(t, part), suffix) / self.seq_len
+
+    def _steps(self, t: Tensor | None, part: slice) -> Tensor:
+        """Absolute steps of a part: (L,) where all samples agree, or else (L, N)."""
+        steps = torch.arange(part.start + 1, part.stop + 1, device=self.freqs.device)
+        if t is not None:
+            agree = values_of((t == t[0]).all()) if t.shape[0] else None
+            together = agree is not None and bool(agree.all())
+            steps = steps + t[0] if together else steps.unsqueeze(-1) + t
+        return steps.clamp(max=self.seq_len)  # padding may exceed seq_len
+
+    def _choose_freqs(self, freqs: Sequence[float] | Tensor | None) -> Tensor:
+        if freqs is None:
+            with torch.device("cpu"):  # values are needed, also of a layer that is built on meta
+                return self.basis.default_freqs(self.num_freqs, self.seq_len)
+        chosen = torch.as_tensor(freqs, dtype=torch.float64, device="cpu").detach()
+        if tuple(chosen.shape) != (self.num_freqs,):
+            raise ValueError(
+                f"{self._name}: freqs must hold num_freqs={self.num_freqs} values, got the shape "
+                f"{tuple(chosen.shape)}; give num_freqs the number of your frequencies"
+            )
+        if not bool(chosen.isfinite().all()):
+            raise ValueError(f"{self._name}: freqs must be finite, got {chosen.tolist()}")
+        self.basis.check_freqs(chosen)
+        return chosen
+
+    def _check_own_basis(self, suffix: str) -> None:
+        """Refuse a user's basis that leaves [-1, 1], on meta with phases of 0."""
+        freqs, phase = self.freqs, getattr(self, f"phase{suffix}", None)
+        if freqs.is_meta:
+            freqs = torch.tensor(self._first_freqs, dtype=freqs.dtype, device="cpu")
+            phase = None if phase is None else torch.zeros_like(phase, device="cpu")
+        with torch.device(freqs.device):
+            check_bounded(self.basis, freqs, phase, self.seq_len)
+
+    # Forward ------------------------------------------------------------------------------
+
+    def _scan_layer(
         self,
         suffix: str,
         x: Tensor,
@@ -145,7 +234,7 @@ class FRU(FRUMemory, RecurrentLayer):
                 lengths=None if lengths is None else lengths - done,
             )
             if long:
-                with made_again(make) as rows:
+                with recompute(make) as rows:
                     y, memory = scan(rows=rows)
             else:
                 y, memory = scan(rows=make())
@@ -157,21 +246,46 @@ class FRU(FRUMemory, RecurrentLayer):
             return F.linear(memory, weights.weight_uy, weights.bias_y), memory
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs), memory
 
-    def _scaled_rows(self, t: Tensor | None, part: slice, suffix: str) -> Tensor:
-        """c(t) for a part of the sequence: the basis with the factor 1/T of the update rule."""
-        return self._basis_rows(self._steps(t, part), suffix) / self.seq_len
+    def _check_time(self, last: Tensor | int) -> None:
+        """Refuse steps past seq_len, where the basis has no rows."""
+        if isinstance(last, Tensor):
+            steps = values_of(last)
+            if steps is None:
+                if not last.is_meta:  # traced: the check becomes a part of the program
+                    message = f"{self._name}: a step is past seq_len={self.seq_len}"
+                    torch._assert_async((last <= self.seq_len).all(), message)
+                return
+            last = int(steps.max()) if steps.numel() else 0
+        if last > self.seq_len:
+            raise ValueError(
+                f"{self._name}: step {last} is past seq_len={self.seq_len}. Build it with "
+                f"seq_len={last} or more, or start again without a state"
+            )
 
-    def _steps(self, t: Tensor | None, part: slice) -> Tensor:
-        """Absolute steps of a part: (L,) where all samples agree, or else (L, N)."""
-        steps = torch.arange(part.start + 1, part.stop + 1, device=self.freqs.device)
-        if t is not None:
-            agree = values_of((t == t[0]).all()) if t.shape[0] else None
-            together = agree is not None and bool(agree.all())
-            steps = steps + t[0] if together else steps.unsqueeze(-1) + t
-        return steps.clamp(max=self.seq_len)  # padding may reach further than time does
+    # One step -----------------------------------------------------------------------------
+
+    def step_start(self, n: int) -> tuple[Tensor, ...]:
+        """The state of :meth:`step` before the first one: u, and the steps taken, t (N,)."""
+        return *super().step_start(n), torch.zeros(n, dtype=torch.int64)
+
+    def step_tables(self) -> dict[str, Tensor]:
+        """c(t) of every layer, (seq_len, K): an exported step needs no operator of the basis."""
+        return {
+            f"rows_l{k}": self.basis_matrix(k).detach() / self.seq_len
+            for k in range(self.num_layers)
+        }
+
+    def _step_layer(self, layer: int, x: Tensor, u: Tensor, rates: Tensor) -> Tensor:
+        weights = weights_of(self, self.suffix(layer))
+        return reference.step(x, u, rates, weights, self.nonlinearity)
+
+    def _step_rates(
+        self, layer: int, x: Tensor, state: tuple[Tensor, ...], tables: dict[str, Tensor]
+    ) -> Tensor:
+        return tables[f"rows_l{layer}"][state[1]]  # (N, K), of the step t + 1
 
 
-class FRUCell(FRUMemory, RecurrentCell):
+class FRUCell(RecurrentCell, FRU):
     """One step of a Fourier Recurrent Unit: ``y, (u, t) = cell(x, (u, t))``.
 
     Arguments as for :class:`FRU`. Samples of a batch may be at different steps t.
@@ -194,34 +308,33 @@ class FRUCell(FRUMemory, RecurrentCell):
         bias: bool = True,
         *,
         seq_len: int,
-        num_freqs: int = 60,
-        freq_dim: int = 10,
-        gate_size: int = 60,
-        freqs_per_block: int = 1,
+        num_freqs: int = NUM_FREQS,
+        freq_dim: int = FREQ_DIM,
+        gate_size: int = GATE_SIZE,
+        freqs_per_block: int = FREQS_PER_BLOCK,
         freqs: Sequence[float] | Tensor | None = None,
-        basis: str | Basis = "fourier",
-        nonlinearity: str = "relu",
+        basis: str | Basis = BASIS,
+        nonlinearity: str = NONLINEARITY,
         device: Any = None,
         dtype: Any = None,
     ) -> None:
         super().__init__(
-            input_size, hidden_size, bias, gate_size=gate_size, nonlinearity=nonlinearity
+            input_size,
+            hidden_size,
+            bias=bias,
+            seq_len=seq_len,
+            num_freqs=num_freqs,
+            freq_dim=freq_dim,
+            gate_size=gate_size,
+            freqs_per_block=freqs_per_block,
+            freqs=freqs,
+            basis=basis,
+            nonlinearity=nonlinearity,
+            device=device,
+            dtype=dtype,
         )
-        self._init_memory(seq_len, num_freqs, freq_dim, freqs_per_block, freqs, basis)
-        self._register_parameters(device, dtype)
-        self._register_freqs(device, dtype)
-        self.reset_parameters()
-        self._check_own_basis("")
 
-    def _advance(self, x: Tensor, u: Tensor, t: Tensor) -> Tensor:
-        self._check_time(t + 1)
-        rows = self._basis_rows(t + 1, "") / self.seq_len  # (N, K)
-        _, u = fru_scan(
-            x.unsqueeze(0),
-            u,
-            rows.unsqueeze(0),
-            weights_of(self),
-            nonlinearity=self.nonlinearity,
-            every_step=False,
-        )
-        return u
+    def _steps(self, t: Tensor | None, part: slice) -> Tensor:
+        """(1, N): each sample has its own step, so that no value of t decides how to compute."""
+        assert t is not None  # a cell always counts
+        return (t + 1).unsqueeze(0)

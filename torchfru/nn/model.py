@@ -1,63 +1,28 @@
-"""A whole model for sequences: (embedding), a recurrent layer, (dropout), a linear head."""
+"""Models for sequences: (embedding), a recurrent layer, (dropout), a linear head."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
-import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..basis import log_frequencies
+from ..defaults import (
+    BASIS,
+    EMBEDDING_SIZE,
+    HIDDEN_SIZE,
+    LAYER_OPTIONS,
+    MIN_FREQ,
+    NUM_FREQS,
+    OUTPUT,
+)
+from ..io import did_you_mean
 from ..ops import NONLINEARITIES
+from .baselines import GRU, LSTM, RNN
 from .fru import FRU
-from .recurrent import RecurrentLayer, sequence_mask
-from .sru import ALPHAS, SRU
-
-
-def _torch_layer(
-    kind: type[nn.RNN] | type[nn.LSTM] | type[nn.GRU],
-    input_size: int,
-    hidden_size: int,
-    num_layers: int,
-    seq_len: int,
-    every_step: bool,
-    **ignored: Any,
-) -> nn.Module:
-    layer = kind(input_size, hidden_size, num_layers, batch_first=True)
-    if kind is not nn.GRU:  # the second bias does nothing that the first does not
-        for name, parameter in layer.named_parameters():
-            if name.startswith("bias_hh"):
-                nn.init.zeros_(parameter.requires_grad_(False))
-    return layer
-
-
-def _sru(
-    input_size: int,
-    hidden_size: int,
-    num_layers: int,
-    seq_len: int,
-    every_step: bool,
-    *,
-    alphas: tuple[float, ...] = ALPHAS,
-    stat_size: int = 200,
-    gate_size: int = 60,
-    nonlinearity: str = "relu",
-    **ignored: Any,
-) -> nn.Module:
-    return SRU(
-        input_size,
-        hidden_size,
-        num_layers,
-        batch_first=True,
-        alphas=alphas,
-        stat_size=stat_size,
-        gate_size=gate_size,
-        nonlinearity=nonlinearity,
-        return_sequences=every_step,
-    )
+from .sru import SRU
 
 
 def _fru(
@@ -65,59 +30,54 @@ def _fru(
     hidden_size: int,
     num_layers: int,
     seq_len: int,
-    every_step: bool,
-    *,
-    num_freqs: int = 60,
-    min_freq: float = 0.25,
+    num_freqs: int = NUM_FREQS,
+    min_freq: float = MIN_FREQ,
     max_freq: float | None = None,
-    basis: str = "fourier",
+    basis: str = BASIS,
     **options: Any,
-) -> nn.Module:
-    top = float(seq_len) if max_freq is None else max_freq
-    kept = ("freq_dim", "gate_size", "freqs_per_block", "nonlinearity")
-    return FRU(
-        input_size,
-        hidden_size,
-        num_layers,
-        batch_first=True,
-        seq_len=seq_len,
-        num_freqs=num_freqs,
-        freqs=log_frequencies(num_freqs, top, min_freq) if basis == "fourier" else None,
-        basis=basis,
-        return_sequences=every_step,
-        **{name: options[name] for name in kept if name in options},
-    )
+) -> FRU:
+    """An FRU whose frequencies are given by their range; seq_len is the highest unless given."""
+    freqs = None
+    if basis == "fourier":
+        freqs = log_frequencies(num_freqs, seq_len if max_freq is None else max_freq, min_freq)
+    options |= {"seq_len": seq_len, "num_freqs": num_freqs, "freqs": freqs, "basis": basis}
+    return FRU(input_size, hidden_size, num_layers, **options)
 
 
-# By name: how to build a layer that reads (N, L, n_in). Each takes the options of all of them.
+def _timeless(kind: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
+    """A layer that does not depend on seq_len."""
+    return lambda *sizes, seq_len, **options: kind(*sizes, **options)
+
+
+# By name: how to build a layer that reads (N, L, n_in). LAYER_OPTIONS has their own options.
 LAYERS: dict[str, Callable[..., nn.Module]] = {
-    "rnn": partial(_torch_layer, nn.RNN),
-    "lstm": partial(_torch_layer, nn.LSTM),
-    "gru": partial(_torch_layer, nn.GRU),
-    "sru": _sru,
+    "rnn": _timeless(RNN),
+    "lstm": _timeless(LSTM),
+    "gru": _timeless(GRU),
+    "sru": _timeless(SRU),
     "fru": _fru,
 }
 
 
 class SequenceModel(nn.Module):
-    """A recurrent layer with a linear head, on sequences of numbers or of tokens.
+    """A recurrent layer with a linear head, on sequences of features or of tokens.
 
     Args:
         layer: one of :data:`LAYERS`: "rnn", "lstm", "gru", "sru", "fru".
-        input_size: numbers a step; of no use when ``vocab_size`` is given.
-        output_size: classes, or numbers to predict.
+        input_size: features per step; ignored if ``vocab_size`` is given.
+        output_size: the number of classes, or of predicted features.
         seq_len: the longest sequence that will be read.
         every_step: an output for every step, or for each sequence's own last step only.
-        vocab_size: when the inputs are token ids, how many there are.
+        vocab_size: for inputs that are token ids, the number of tokens.
         dropout: the probability of zeroing an output of the layer, before the head.
-        output: what stands between layer and head: "identity", as in the paper, or "relu", as
+        output: the function between layer and head: "identity", as in the paper, or "relu", as
             in its authors' program (or "tanh").
         options: the layer's own: num_freqs, freq_dim, max_freq, basis, alphas, ...
 
     Shape:
         inputs (N, L, input_size), or (N, L) int64 tokens; lengths (N,) where they are padded;
         result (N, output_size), or (N, L - output_from, output_size) with every_step, where
-        output_from, 0 unless given, is the first step that is to be answered.
+        output_from, 0 unless given, is the first step with an output.
 
     >>> model = SequenceModel("fru", 1, 10, seq_len=784, max_freq=784.0)
     >>> model.count_parameters()
@@ -133,31 +93,26 @@ class SequenceModel(nn.Module):
         output_size: int,
         *,
         seq_len: int,
-        hidden_size: int = 200,
+        hidden_size: int = HIDDEN_SIZE,
         num_layers: int = 1,
         every_step: bool = False,
         vocab_size: int | None = None,
-        embedding_size: int = 128,
+        embedding_size: int = EMBEDDING_SIZE,
         dropout: float = 0.0,
-        output: str = "identity",
+        output: str = OUTPUT,
         **options: Any,
     ) -> None:
         super().__init__()
-        if layer not in LAYERS:
-            raise ValueError(
-                f"SequenceModel: layer must be one of {', '.join(LAYERS)}; got {layer!r}"
-            )
-        if output not in NONLINEARITIES:
-            raise ValueError(
-                f"SequenceModel: output must be one of {', '.join(NONLINEARITIES)}; got {output!r}"
-            )
+        _require_choice("layer", layer, LAYERS)
+        _require_choice("output", output, NONLINEARITIES)
+        _require_options(layer, options)
         self.kind = layer
         self.every_step = every_step
         self.output = output
         self.embedding = None if vocab_size is None else nn.Embedding(vocab_size, embedding_size)
         n_in = input_size if vocab_size is None else embedding_size
-        build = LAYERS[layer]
-        self.layer = build(n_in, hidden_size, num_layers, seq_len, every_step, **options)
+        shared = {"seq_len": seq_len, "batch_first": True, "return_sequences": every_step}
+        self.layer: Any = LAYERS[layer](n_in, hidden_size, num_layers, **shared, **options)
         self.dropout = nn.Dropout(dropout)
         self.head = nn.Linear(hidden_size, output_size)
         nn.init.trunc_normal_(self.head.weight, std=0.1, a=-0.2, b=0.2)
@@ -166,20 +121,19 @@ class SequenceModel(nn.Module):
     def forward(
         self, inputs: Tensor, lengths: Tensor | None = None, output_from: int = 0
     ) -> Tensor:
-        x = inputs if self.embedding is None else self.embedding(inputs)  # (N, L, n_in)
-        if isinstance(self.layer, RecurrentLayer):
-            y, _ = self.layer(x, lengths=lengths, output_from=output_from)
-        else:
-            y = _read_torch(self.layer, x, lengths, self.every_step)
-            y = y[:, output_from:] if self.every_step else y
-        return self.answer(y)
+        y, _ = self.layer(self.layer_input(inputs), lengths=lengths, output_from=output_from)
+        return self.head_output(y)
 
-    def answer(self, y: Tensor) -> Tensor:
-        """What the head makes of the layer's outputs (..., hidden_size)."""
+    def layer_input(self, inputs: Tensor) -> Tensor:
+        """The features (..., n_in) that the layer reads: those given, or embeddings of tokens."""
+        return inputs if self.embedding is None else self.embedding(inputs)
+
+    def head_output(self, y: Tensor) -> Tensor:
+        """(..., output_size) from the layer's outputs (..., hidden_size)."""
         return self.head(self.dropout(NONLINEARITIES[self.output](y)))
 
     def count_parameters(self, embedding: bool = False) -> int:
-        """How many numbers are trained; the paper does not count the embedding's."""
+        """Number of trainable parameters; the paper does not count the embedding's."""
         left_out = "" if embedding else "embedding."
         return sum(
             parameter.numel()
@@ -188,16 +142,59 @@ class SequenceModel(nn.Module):
         )
 
 
-def _read_torch(layer: nn.Module, x: Tensor, lengths: Tensor | None, every_step: bool) -> Tensor:
-    """One of torch's layers on (N, L, n_in): y at every step, or at each sequence's last one."""
-    if lengths is None:
-        y, _ = layer(x)
-        return y if every_step else y[:, -1]
-    padded = x.shape[1]
-    x = x[:, : max(1, int(lengths.max()))]
-    mask = sequence_mask(x.transpose(0, 1), lengths).transpose(0, 1)  # (N, L, 1)
-    y, _ = layer(torch.where(mask, x, 0.0))
-    if every_step:
-        return F.pad(torch.where(mask, y, 0.0), (0, 0, 0, padded - x.shape[1]))
-    last = (lengths - 1).clamp(min=0).view(-1, 1, 1).expand(-1, 1, y.shape[-1])
-    return y.gather(1, last).squeeze(1)
+def _require_choice(name: str, value: str, choices: Any) -> None:
+    if value not in choices:
+        raise ValueError(
+            f"SequenceModel: {name} must be one of {', '.join(choices)}; got {value!r}"
+        )
+
+
+def _require_options(layer: str, options: dict[str, Any]) -> None:
+    """Refuse an option that the layer does not have, and name the one that was meant."""
+    shared = inspect.signature(SequenceModel).parameters
+    known = [*LAYER_OPTIONS[layer], *(name for name in shared if name != "options")]
+    for name in options:
+        if name not in known:
+            owners = [kind for kind, own in LAYER_OPTIONS.items() if name in own]
+            hint = f"{' and '.join(owners)} has it" if owners else did_you_mean(name, known)
+            raise TypeError(f"SequenceModel: the layer {layer!r} has no option {name!r}; {hint}")
+
+
+class StepModel(nn.Module):
+    """Single-step model for export: ``output, *state = step(x, *state)``.
+
+    x is (N, input_size), or (N,) int64 for tokens; output (N, output_size). The state, by layer:
+
+        rnn, gru   h (num_layers, N, hidden_size)
+        lstm       h and c, each as above
+        sru        u (num_layers, N, n_u)
+        fru        u (num_layers, N, n_u), and t (N,) int64, the steps taken so far
+
+    It starts as zeros. The basis of an FRU is kept as a table of seq_len rows, so that an exported
+    model needs no operator of the basis.
+
+    >>> step = StepModel(SequenceModel("fru", 1, 10, seq_len=5))
+    >>> output, u, t = step(torch.zeros(2, 1), *step.start(2))
+    >>> output.shape, t.tolist()
+    (torch.Size([2, 10]), [1, 1])
+    """
+
+    def __init__(self, model: SequenceModel) -> None:
+        super().__init__()
+        self.model = model.eval()
+        self._tables = tuple(model.layer.step_tables())
+        for name, table in model.layer.step_tables().items():
+            self.register_buffer(name, table)
+
+    @property
+    def state_names(self) -> tuple[str, ...]:
+        return self.model.layer.step_names
+
+    def start(self, n: int) -> tuple[Tensor, ...]:
+        """The state before the first step, for n sequences."""
+        return self.model.layer.step_start(n)
+
+    def forward(self, x: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
+        tables = {name: self.get_buffer(name) for name in self._tables}
+        y, state = self.model.layer.step(self.model.layer_input(x), state, tables)
+        return self.model.head_output(y), *state

@@ -1,15 +1,14 @@
-"""What every recurrent layer here shares with ``torch.nn.LSTM``: arguments, shapes, errors.
+"""The contract of ``torch.nn.LSTM`` for layers and cells: arguments, shapes, state, errors.
 
-A subclass names its parameters (``_parameter_shapes``) and reads one layer in one direction
-(``_read``). Layers, directions, padding, packing and state are dealt with here, once.
+A subclass names its parameters (``_parameter_shapes``) and scans a sequence with one layer in one
+direction (``_scan_layer``). Layers, directions, padding, packing and state are handled here.
 """
 
 from __future__ import annotations
 
+import inspect
 import math
-import numbers
-import warnings
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -17,12 +16,11 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from ..ops import Weights
 from .checks import (
-    check_dtype,
-    check_shape,
-    check_state_pair,
-    check_steps,
-    check_width,
+    check_input,
+    check_lengths,
+    check_state,
     require_bool,
+    require_dropout,
     require_nonlinearity,
     require_size,
     values_of,
@@ -30,6 +28,7 @@ from .checks import (
 )
 
 State = tuple[Tensor, Tensor]
+Cell = TypeVar("Cell", bound="RecurrentCell")
 
 
 class RecurrentLayer(nn.Module):
@@ -38,6 +37,9 @@ class RecurrentLayer(nn.Module):
     The state is ``(u, t)``: the memories u (D*num_layers, N, n_u), and the number of steps
     that each has taken, t (D*num_layers, N), int64.
     """
+
+    state_size: int  # n_u
+    step_names: tuple[str, ...] = ("u",)  # the state of :meth:`step`
 
     def __init__(
         self,
@@ -61,7 +63,7 @@ class RecurrentLayer(nn.Module):
         for name, size in (sizes | {"gate_size": gate_size}).items():
             require_size(self, name, size)
         require_nonlinearity(self, nonlinearity)
-        self._require_dropout(dropout, num_layers)
+        require_dropout(self, dropout, num_layers)
         self.input_size = input_size
         self.hidden_size = hidden_size
         self.num_layers = num_layers
@@ -73,15 +75,13 @@ class RecurrentLayer(nn.Module):
         self.nonlinearity = nonlinearity
         self.return_sequences = return_sequences
 
-    # What a subclass provides ------------------------------------------------------------
-
-    state_size: int  # n_u
+    # A subclass provides ------------------------------------------------------------------
 
     def _parameter_shapes(self, input_size: int) -> dict[str, tuple[int, ...]]:
         """Names, without suffix, and shapes of the parameters of one layer and direction."""
         raise NotImplementedError
 
-    def _read(
+    def _scan_layer(
         self,
         suffix: str,
         x: Tensor,
@@ -91,13 +91,17 @@ class RecurrentLayer(nn.Module):
         lengths: Tensor | None,
         every_step: bool,
     ) -> tuple[Tensor, Tensor]:
-        """Read x (L, N, n_in) with one layer: y, (L, N, n_y) or the last (N, n_y), and u.
+        """Scan x (L, N, n_in) with one layer: y, (L, N, n_y) or the last (N, n_y), and u (N, n_u).
 
         ``u`` and ``t`` are None where every sample is at its beginning.
         """
         raise NotImplementedError
 
-    # Parameters --------------------------------------------------------------------------
+    def _step_layer(self, layer: int, x: Tensor, u: Tensor, rates: Tensor) -> Tensor:
+        """u (N, n_u) after one step of one layer on x (N, n_in)."""
+        raise NotImplementedError
+
+    # Parameters ---------------------------------------------------------------------------
 
     @property
     def num_directions(self) -> int:
@@ -117,12 +121,25 @@ class RecurrentLayer(nn.Module):
         return [self.suffix(k, back) for k in range(self.num_layers) for back in directions]
 
     def _register_parameters(self, device: Any, dtype: Any) -> None:
+        """Empty parameters; None for the biases of a module without them."""
         for index, suffix in enumerate(self._suffixes()):
             first = index < self.num_directions
             n_in = self.input_size if first else self.hidden_size * self.num_directions
-            register_parameters(
-                self, self._parameter_shapes(n_in), suffix, self.bias, device, dtype
-            )
+            for name, shape in self._parameter_shapes(n_in).items():
+                empty = nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
+                absent = name.startswith("bias_") and not self.bias
+                self.register_parameter(name + suffix, None if absent else empty)
+
+    def reset_parameters(self) -> None:
+        """Start as the paper's authors did: weights from a normal of deviation 0.1 cut at 0.2,
+        biases 0, phases from a normal of 0.1 turns."""
+        for name, parameter in self.named_parameters(recurse=False):
+            if name.startswith("weight_"):
+                nn.init.trunc_normal_(parameter, std=0.1, a=-0.2, b=0.2)
+            elif name.startswith("bias_"):
+                nn.init.zeros_(parameter)
+            elif name.startswith("phase"):
+                nn.init.normal_(parameter, std=0.1 * 2 * math.pi)
 
     @property
     def all_weights(self) -> list[list[nn.Parameter]]:
@@ -135,7 +152,7 @@ class RecurrentLayer(nn.Module):
     def flatten_parameters(self) -> None:
         """Does nothing: code written for ``nn.LSTM`` calls it."""
 
-    # Forward -----------------------------------------------------------------------------
+    # Forward ------------------------------------------------------------------------------
 
     def forward(
         self,
@@ -149,20 +166,20 @@ class RecurrentLayer(nn.Module):
         ``input`` is (L, N, input_size), (N, L, input_size) with ``batch_first``, unbatched
         (L, input_size), or a PackedSequence. ``lengths`` (N,) says how much of each padded
         sequence is real. ``hx`` is the state that an earlier call returned. The output begins
-        with step ``output_from``, counted from 0: those before it are read, and not computed.
+        with step ``output_from``, counted from 0: earlier steps are consumed without outputs.
         """
         if isinstance(input, PackedSequence):
             return self._forward_packed(input, hx, lengths, output_from)
-        self._check_input(input)
+        check_input(self, input, self.input_size, dims=(2, 3))
         batched = input.dim() == 3
         x = input if batched else input.unsqueeze(0 if self.batch_first else 1)
         x = x.transpose(0, 1) if self.batch_first else x  # (L, N, n_in)
         if x.shape[0] == 0:
             raise RuntimeError(f"{self._name}: Expected sequence length to be larger than 0, got 0")
-        hx = self._check_state(hx, x, batched)
-        lengths = self._check_lengths(lengths, x, batched)
-        self._check_output_from(output_from, x.shape[0])
+        hx = None if hx is None else self._check_state(hx, x, batched)
+        lengths = None if lengths is None else check_lengths(self, lengths, x, batched)
         if output_from:
+            self._check_output_from(output_from, x.shape[0])
             before = None if lengths is None else lengths.clamp(max=output_from)
             _, hx = self._forward_padded(x[:output_from], hx, before, return_sequences=False)
             x = x[output_from:]  # (L - output_from, N, n_in)
@@ -185,9 +202,9 @@ class RecurrentLayer(nn.Module):
         if lengths is not None or output_from:
             name = "output_from" if lengths is None else "lengths"
             raise ValueError(f"{self._name}: {name}= belongs to padded tensors; drop it")
-        self._check_input(packed.data, packed=True)
+        check_input(self, packed.data, self.input_size, dims=(2,))
         x, sizes = pad_packed_sequence(packed)  # in the user's order, as the state is
-        hx = self._check_state(hx, x, batched=True)
+        hx = None if hx is None else self._check_state(hx, x, batched=True)
         output, state = self._forward_padded(x, hx, sizes.to(x.device), self.return_sequences)
         if not self.return_sequences:
             return output, state
@@ -200,35 +217,34 @@ class RecurrentLayer(nn.Module):
     def _forward_padded(
         self, x: Tensor, hx: State | None, lengths: Tensor | None, return_sequences: bool
     ) -> tuple[Tensor, State]:
-        """x (L, N, n_in), checked; every layer and direction in turn."""
-        dtype = next(self.parameters()).dtype
+        """Scan x (L, N, n_in), checked, with every layer and direction."""
+        dtype, padded = next(self.parameters()).dtype, x.shape[0]
         with without_autocast(x):
             x = x.to(dtype)  # differs under autocast only
-            padded = x.shape[0]
             if lengths is not None:
-                x, lengths = _trim(x, lengths)
+                x = x[: _longest(x, lengths)]
                 mask = sequence_mask(x, lengths)  # (L, N, 1)
                 x = torch.where(mask, x, 0.0)  # whatever the padding holds, NaN included
             output, memories = self._run_layers(x, hx, lengths, return_sequences)
             if lengths is not None and return_sequences:
                 output = torch.where(mask, output, 0.0)
                 output = nn.functional.pad(output, (0, 0, 0, 0, 0, padded - x.shape[0]))
-            taken = x.shape[0] if lengths is None else lengths
-            t = self._steps_before(hx, x) + taken
-        return output, (memories, t)
+            t = memories.new_zeros(memories.shape[:2], dtype=torch.int64) if hx is None else hx[1]
+        return output, (memories, t + (x.shape[0] if lengths is None else lengths))
 
     def _run_layers(
         self, x: Tensor, hx: State | None, lengths: Tensor | None, return_sequences: bool
     ) -> tuple[Tensor, Tensor]:
-        memories = []
-        index = 0
+        memories: list[Tensor] = []
+        directions = (False, True) if self.bidirectional else (False,)
         for layer in range(self.num_layers):
             last = layer == self.num_layers - 1
+            every_step = return_sequences or not last
             outputs = []
-            for reverse in (False, True)[: self.num_directions]:
-                u, t = self._state_of(index, hx, x)
-                every_step = return_sequences or not last
-                y, u = self._read(
+            for reverse in directions:
+                k = len(memories)
+                u, t = (None, None) if hx is None else (hx[0][k].to(x.dtype), hx[1][k])
+                y, u = self._scan_layer(
                     self.suffix(layer, reverse),
                     flip(x, lengths) if reverse else x,
                     u,
@@ -238,84 +254,55 @@ class RecurrentLayer(nn.Module):
                 )
                 outputs.append(flip(y, lengths) if reverse and every_step else y)
                 memories.append(u)
-                index += 1
             x = torch.cat(outputs, -1) if self.bidirectional else outputs[0]
             if not last:
                 x = nn.functional.dropout(x, self.dropout, self.training)
         return x, memories[0].unsqueeze(0) if len(memories) == 1 else torch.stack(memories)
 
-    def _state_of(
-        self, index: int, hx: State | None, x: Tensor
-    ) -> tuple[Tensor | None, Tensor | None]:
-        if hx is None:
-            return None, None
-        return hx[0][index].to(x.dtype), hx[1][index]
+    # One step, for a model that is exported as a function of tensors ----------------------------
 
-    def _steps_before(self, hx: State | None, x: Tensor) -> Tensor:
-        if hx is not None:
-            return hx[1]
-        shape = (self.num_layers * self.num_directions, x.shape[1])
-        return torch.zeros(shape, dtype=torch.int64, device=x.device)
+    def start_state(self, n: int, like: Tensor) -> State:
+        """The state (u, t) before the first step of n sequences, in the dtype of ``like``."""
+        layers = self.num_layers * self.num_directions
+        u = like.new_zeros(layers, n, self.state_size)
+        return u, u.new_zeros(layers, n, dtype=torch.int64)
 
-    # Checks ------------------------------------------------------------------------------
+    def step_start(self, n: int) -> tuple[Tensor, ...]:
+        """The state of :meth:`step` before the first one: u (num_layers, N, n_u)."""
+        return (torch.zeros(self.num_layers, n, self.state_size),)
+
+    def step_tables(self) -> dict[str, Tensor]:
+        """Constants of :meth:`step` that are worth keeping in a file: none, in general."""
+        return {}
+
+    def step(
+        self, x: Tensor, state: tuple[Tensor, ...], tables: dict[str, Tensor]
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """One step of all layers on x (N, n_in): y (N, n_y) and the next state."""
+        u, memories = state[0], []
+        for k in range(self.num_layers):
+            memory = self._step_layer(k, x, u[k], self._step_rates(k, x, state, tables))
+            weights = weights_of(self, self.suffix(k))
+            x = nn.functional.linear(memory, weights.weight_uy, weights.bias_y)
+            memories.append(memory)
+        return x, (torch.stack(memories), *(t + 1 for t in state[1:]))
+
+    def _step_rates(
+        self, layer: int, x: Tensor, state: tuple[Tensor, ...], tables: dict[str, Tensor]
+    ) -> Tensor:
+        raise NotImplementedError
+
+    # Checks -------------------------------------------------------------------------------
 
     @property
     def _name(self) -> str:
         return type(self).__name__
 
-    def _require_dropout(self, dropout: Any, num_layers: int) -> None:
-        number = isinstance(dropout, numbers.Real) and not isinstance(dropout, bool)
-        if not number or not 0 <= dropout <= 1:
-            raise ValueError(
-                f"{self._name}: dropout must be a number in [0, 1], the probability of zeroing "
-                f"an element; got {dropout!r}"
-            )
-        if dropout > 0 and num_layers == 1:
-            warnings.warn(
-                f"{self._name}: dropout acts between layers, so dropout={dropout} does nothing "
-                f"with num_layers={num_layers}",
-                stacklevel=4,
-            )
-
-    def _check_input(self, x: Tensor, packed: bool = False) -> None:
-        if not packed and x.dim() not in (2, 3):
-            raise ValueError(f"{self._name}: Expected input to be 2D or 3D, got {x.dim()}D instead")
-        check_dtype(self, "input", x)
-        check_width(x, self.input_size)
-
-    def _check_state(self, hx: State | None, x: Tensor, batched: bool) -> State | None:
-        """The state with its batch dimension, once its shapes are right."""
-        if hx is None:
-            return None
-        u, t = check_state_pair(self, hx, dims=(3, 2) if batched else (2, 1))
-        if not batched:
-            u, t = u.unsqueeze(1), t.unsqueeze(1)
+    def _check_state(self, hx: object, x: Tensor, batched: bool) -> State:
         layers = self.num_layers * self.num_directions
-        check_shape(self, "u", u, (layers, x.shape[1], self.state_size))
-        check_shape(self, "t", t, (layers, x.shape[1]))
-        check_dtype(self, "u", u)
-        return u, check_steps(self, t)
-
-    def _check_lengths(self, lengths: Tensor | None, x: Tensor, batched: bool) -> Tensor | None:
-        if lengths is None:
-            return None
-        lengths = torch.as_tensor(lengths, device=x.device)
-        if lengths.is_floating_point() or lengths.dtype == torch.bool:
-            raise TypeError(f"{self._name}: lengths must be integers, got {lengths.dtype}")
-        if not batched and lengths.dim() == 0:
-            lengths = lengths.unsqueeze(0)
-        check_shape(self, "lengths", lengths, (x.shape[1],))
-        values = values_of(lengths)
-        if values is not None and bool(((values < 0) | (values > x.shape[0])).any()):
-            raise ValueError(
-                f"{self._name}: lengths must lie within 0..{x.shape[0]}, the padded length; "
-                f"got {values.tolist()}"
-            )
-        return lengths.to(torch.int64)
+        return check_state(self, hx, 1, batched, (layers, x.shape[1], self.state_size))
 
     def _check_output_from(self, first: int, steps: int) -> None:
-        if first == 0:
-            return
         if not self.return_sequences or self.bidirectional:
             raise ValueError(
                 f"{self._name}: output_from={first} needs return_sequences=True and one direction; "
@@ -327,63 +314,85 @@ class RecurrentLayer(nn.Module):
                 f"input; got {first}"
             )
 
+    # Arguments ----------------------------------------------------------------------------
+
     def extra_repr(self) -> str:
-        stack = {"num_layers": 1, "bias": True, "batch_first": False, "dropout": 0.0}
-        last = {"nonlinearity": "relu", "return_sequences": True}
-        return describe(self, stack | {"bidirectional": False} | self._extra_defaults() | last)
+        """The two sizes, then each argument that is not at its default."""
+        sizes = f"{self.input_size}, {self.hidden_size}"
+        changed = [
+            f"{name}={value!r}"
+            for name, (value, default) in self._arguments(type(self)).items()
+            if value != default and name != "freqs"
+        ]
+        return ", ".join([sizes, *changed])
 
-    def _extra_defaults(self) -> dict[str, Any]:
-        """The subclass's own arguments with their defaults, for ``repr``."""
-        raise NotImplementedError
+    def _arguments(self, kind: type) -> dict[str, tuple[Any, Any]]:
+        """The arguments that ``kind`` takes beyond the sizes: their values here, their defaults."""
+        left_out = ("input_size", "hidden_size", "device", "dtype")
+        parameters = inspect.signature(kind).parameters.items()
+        return {
+            name: (self._argument(name), parameter.default)
+            for name, parameter in parameters
+            if name not in left_out
+        }
+
+    def _argument(self, name: str) -> Any:
+        """The value of a constructor's argument."""
+        return getattr(self, name)
+
+    def _share(self, kind: type[Cell], layer: int, reverse: bool) -> Cell:
+        """A cell that shares the parameters of one layer and direction."""
+        suffix = self.suffix(layer, reverse)
+        arguments: dict[str, Any] = {n: value for n, (value, _) in self._arguments(kind).items()}
+        n_in = getattr(self, f"weight_xh{suffix}").shape[1]
+        arguments |= {"device": "meta"}
+        cell = kind(n_in, self.hidden_size, **arguments)
+        for name, _ in list(cell.named_parameters()):
+            setattr(cell, name, getattr(self, name + suffix))
+        for name, buffer in self.named_buffers(recurse=False):
+            setattr(cell, name, buffer)
+        return cell
 
 
-# Shared with the cells -------------------------------------------------------------------
+class RecurrentCell(RecurrentLayer):
+    """One step of one layer, for a batch (N, input_size) or one sample (input_size,).
 
+    The state is ``(u, t)``: the memories u (N, n_u) and the steps taken, t (N,), int64, which
+    may differ between samples. No state means the start.
+    """
 
-def register_parameters(
-    module: nn.Module,
-    shapes: dict[str, tuple[int, ...]],
-    suffix: str,
-    bias: bool,
-    device: Any,
-    dtype: Any,
-) -> None:
-    """Empty parameters of these shapes; None for the biases of a module without them."""
-    for name, shape in shapes.items():
-        absent = name.startswith("bias_") and not bias
-        value = None if absent else nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
-        module.register_parameter(name + suffix, value)
+    def suffix(self, layer: int = 0, reverse: bool = False) -> str:
+        """Nothing: a cell has one layer."""
+        return ""
+
+    def forward(  # type: ignore[override]
+        self, input: Tensor, hx: State | None = None
+    ) -> tuple[Tensor, State]:
+        """The output of one step, and the state after it."""
+        check_input(self, input, self.input_size, dims=(1, 2))
+        batched = input.dim() == 2
+        x = input if batched else input.unsqueeze(0)
+        shape = (x.shape[0], self.state_size)
+        u, t = (None, None) if hx is None else check_state(self, hx, 0, batched, shape)
+        with without_autocast(x):
+            dtype = next(self.parameters()).dtype
+            u = x.new_zeros(shape, dtype=dtype) if u is None else u.to(dtype)
+            t = x.new_zeros(shape[:1], dtype=torch.int64) if t is None else t
+            x = x.to(dtype).unsqueeze(0)
+            y, u = self._scan_layer("", x, u, t, lengths=None, every_step=False)
+        t = t + 1
+        return (y, (u, t)) if batched else (y.squeeze(0), (u.squeeze(0), t.squeeze(0)))
 
 
 def weights_of(module: nn.Module, suffix: str = "") -> Weights:
     """Read at call time, so that weights swapped in from outside are the ones used."""
-    return Weights(*(getattr(module, name + suffix) for name in Weights._fields))
-
-
-def reset_weights(module: nn.Module) -> None:
-    """The authors' start: weights from a truncated normal, biases 0, phases about 0."""
-    for name, parameter in module.named_parameters(recurse=False):
-        if name.startswith("weight_"):
-            nn.init.trunc_normal_(parameter, std=0.1, a=-0.2, b=0.2)
-        elif name.startswith("bias_"):
-            nn.init.zeros_(parameter)
-        elif name.startswith("phase"):
-            nn.init.normal_(parameter, std=0.1 * 2 * math.pi)  # 0.1 turns
-
-
-def describe(module: nn.Module, defaults: dict[str, Any]) -> str:
-    """The two sizes, then each argument that is not at its default."""
-    values = {name: getattr(module, name) for name in defaults}
-    if "basis" in values:
-        values["basis"] = type(values["basis"]).__name__.lower()
-    changed = [f"{name}={value!r}" for name, value in values.items() if value != defaults[name]]
-    return ", ".join([f"{module.input_size}, {module.hidden_size}", *changed])
+    return Weights(*[getattr(module, name + suffix) for name in Weights._fields])
 
 
 def sequence_mask(x: Tensor, lengths: Tensor) -> Tensor:
     """(L, N, 1): whether a step of x (L, N, n) belongs to its sequence.
 
-    Laid out as x is: so is then what the two make together, and its gradient.
+    It has the layout of x in memory, and so have then their product and its gradient.
     """
     steps = torch.arange(x.shape[0], device=x.device)
     if x.stride(0) < x.stride(1):  # a sample's steps lie together
@@ -392,7 +401,7 @@ def sequence_mask(x: Tensor, lengths: Tensor) -> Tensor:
 
 
 def flip(x: Tensor, lengths: Tensor | None) -> Tensor:
-    """Each sequence backwards, from its own end; its padding stays where it is."""
+    """Each sequence of x (L, N, n) backwards, from its own end; its padding stays in place."""
     if lengths is None:
         return x.flip(0)
     steps = torch.arange(x.shape[0], device=x.device).unsqueeze(-1)  # (L, 1)
@@ -400,10 +409,9 @@ def flip(x: Tensor, lengths: Tensor | None) -> Tensor:
     return x.gather(0, source.unsqueeze(-1).expand_as(x))
 
 
-def _trim(x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """Without the steps that no sequence reaches."""
+def _longest(x: Tensor, lengths: Tensor) -> int:
+    """How many steps of x (L, N, n) some sequence reaches; all where the lengths are unknown."""
     values = values_of(lengths)
     if values is None or values.numel() == 0:
-        return x, lengths
-    longest = max(1, int(values.max()))
-    return (x if longest == len(x) else x[:longest]), lengths
+        return x.shape[0]
+    return max(1, int(values.max()))

@@ -7,63 +7,15 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from ..ops import sru_scan
-from .cell import RecurrentCell
+from ..defaults import ALPHAS, GATE_SIZE, NONLINEARITY, STAT_SIZE
+from ..ops import sru, sru_scan
 from .checks import require_size
-from .recurrent import RecurrentLayer, reset_weights, weights_of
-
-ALPHAS = (0.0, 0.25, 0.5, 0.9, 0.99)
+from .recurrent import RecurrentCell, RecurrentLayer, weights_of
 
 
-class SRUMemory(nn.Module):
-    """What SRU and SRUCell share: the decays and the sizes. A mixin, without ``__init__``."""
-
-    hidden_size: int
-    gate_size: int
-
-    def _init_memory(self, alphas: Sequence[float], stat_size: int) -> None:
-        require_size(self, "stat_size", stat_size)
-        self.alphas = tuple(float(alpha) for alpha in alphas)
-        if not self.alphas or not all(0 <= alpha < 1 for alpha in self.alphas):
-            raise ValueError(
-                f"{type(self).__name__}: alphas must be one or more decays in [0, 1), "
-                f"got {self.alphas}"
-            )
-        self.stat_size = stat_size
-        self.state_size = len(self.alphas) * stat_size
-
-    def decays_for(self, x: Tensor) -> Tensor:
-        """The alphas (K,) on the device of ``x``, in float32 at least.
-
-        Made when needed: a buffer outside the state_dict would be lost where a model is built on
-        the meta device and loaded.
-        """
-        dtype = torch.promote_types(x.dtype, torch.float32)
-        # Filled, not copied from the CPU, which a CUDA graph cannot do.
-        return torch.stack([x.new_full((), alpha, dtype=dtype) for alpha in self.alphas])
-
-    def reset_parameters(self) -> None:
-        """Weights from a normal of deviation 0.1 cut at 0.2, biases 0: as for FRU."""
-        reset_weights(self)
-
-    def _parameter_shapes(self, input_size: int) -> dict[str, tuple[int, ...]]:
-        return {
-            "weight_ug": (self.gate_size, self.state_size),
-            "bias_g": (self.gate_size,),
-            "weight_gh": (self.stat_size, self.gate_size),
-            "weight_xh": (self.stat_size, input_size),
-            "bias_h": (self.stat_size,),
-            "weight_uy": (self.hidden_size, self.state_size),
-            "bias_y": (self.hidden_size,),
-        }
-
-    def _extra_defaults(self) -> dict[str, Any]:
-        return {"alphas": ALPHAS, "stat_size": 200, "gate_size": 60}
-
-
-class SRU(SRUMemory, RecurrentLayer):
+class SRU(RecurrentLayer):
     """Statistical Recurrent Unit: moving averages of h at several rates, as a drop-in.
 
     For each step, and each decay alpha_k::
@@ -99,9 +51,9 @@ class SRU(SRUMemory, RecurrentLayer):
         bidirectional: bool = False,
         *,
         alphas: Sequence[float] = ALPHAS,
-        stat_size: int = 200,
-        gate_size: int = 60,
-        nonlinearity: str = "relu",
+        stat_size: int = STAT_SIZE,
+        gate_size: int = GATE_SIZE,
+        nonlinearity: str = NONLINEARITY,
         return_sequences: bool = True,
         device: Any = None,
         dtype: Any = None,
@@ -118,11 +70,43 @@ class SRU(SRUMemory, RecurrentLayer):
             nonlinearity=nonlinearity,
             return_sequences=return_sequences,
         )
-        self._init_memory(alphas, stat_size)
+        require_size(self, "stat_size", stat_size)
+        self.alphas = tuple(float(alpha) for alpha in alphas)
+        if not self.alphas or not all(0 <= alpha < 1 for alpha in self.alphas):
+            raise ValueError(
+                f"{self._name}: alphas must be one or more decays in [0, 1), got {self.alphas}"
+            )
+        self.stat_size = stat_size
+        self.state_size = len(self.alphas) * stat_size
         self._register_parameters(device, dtype)
         self.reset_parameters()
 
-    def _read(
+    def cell(self, layer: int = 0, reverse: bool = False) -> SRUCell:
+        """A cell that shares the parameters of one layer and direction: for stepping."""
+        return self._share(SRUCell, layer, reverse)
+
+    def decays_for(self, x: Tensor) -> Tensor:
+        """The alphas (K,) on the device of ``x``, in float32 at least.
+
+        Made when needed: a buffer outside the state_dict would be lost where a model is built on
+        the meta device and loaded.
+        """
+        dtype = torch.promote_types(x.dtype, torch.float32)
+        # Filled, not copied from the CPU, which a CUDA graph cannot do.
+        return torch.stack([x.new_full((), alpha, dtype=dtype) for alpha in self.alphas])
+
+    def _parameter_shapes(self, input_size: int) -> dict[str, tuple[int, ...]]:
+        return {
+            "weight_ug": (self.gate_size, self.state_size),
+            "bias_g": (self.gate_size,),
+            "weight_gh": (self.stat_size, self.gate_size),
+            "weight_xh": (self.stat_size, input_size),
+            "bias_h": (self.stat_size,),
+            "weight_uy": (self.hidden_size, self.state_size),
+            "bias_y": (self.hidden_size,),
+        }
+
+    def _scan_layer(
         self,
         suffix: str,
         x: Tensor,
@@ -144,8 +128,17 @@ class SRU(SRUMemory, RecurrentLayer):
         )
         return F.linear(u, weights.weight_uy, weights.bias_y) if y is None else y, u
 
+    def _step_layer(self, layer: int, x: Tensor, u: Tensor, rates: Tensor) -> Tensor:
+        weights = weights_of(self, self.suffix(layer))
+        return sru.step(x, u, rates, weights, self.nonlinearity)
 
-class SRUCell(SRUMemory, RecurrentCell):
+    def _step_rates(
+        self, layer: int, x: Tensor, state: tuple[Tensor, ...], tables: dict[str, Tensor]
+    ) -> Tensor:
+        return self.decays_for(x)
+
+
+class SRUCell(RecurrentCell, SRU):
     """One step of a Statistical Recurrent Unit: ``y, (u, t) = cell(x, (u, t))``.
 
     Arguments as for :class:`SRU`, shapes as for :class:`FRUCell`.
@@ -162,26 +155,20 @@ class SRUCell(SRUMemory, RecurrentCell):
         bias: bool = True,
         *,
         alphas: Sequence[float] = ALPHAS,
-        stat_size: int = 200,
-        gate_size: int = 60,
-        nonlinearity: str = "relu",
+        stat_size: int = STAT_SIZE,
+        gate_size: int = GATE_SIZE,
+        nonlinearity: str = NONLINEARITY,
         device: Any = None,
         dtype: Any = None,
     ) -> None:
         super().__init__(
-            input_size, hidden_size, bias, gate_size=gate_size, nonlinearity=nonlinearity
+            input_size,
+            hidden_size,
+            bias=bias,
+            alphas=alphas,
+            stat_size=stat_size,
+            gate_size=gate_size,
+            nonlinearity=nonlinearity,
+            device=device,
+            dtype=dtype,
         )
-        self._init_memory(alphas, stat_size)
-        self._register_parameters(device, dtype)
-        self.reset_parameters()
-
-    def _advance(self, x: Tensor, u: Tensor, t: Tensor) -> Tensor:
-        _, u = sru_scan(
-            x.unsqueeze(0),
-            u,
-            self.decays_for(x),
-            weights_of(self),
-            nonlinearity=self.nonlinearity,
-            every_step=False,
-        )
-        return u

@@ -54,7 +54,8 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None
 def _backward(
     operator: str, ctx: Any, d_y: Tensor | None, d_change: Tensor | None, *_: Any
 ) -> tuple[Tensor | None, ...]:
-    inputs, saved = ctx.saved_tensors[: _TENSORS + 1], ctx.saved_tensors[_TENSORS + 1 :]
+    tensors = ctx.saved_tensors  # read once: rows that are not held are recomputed by this
+    inputs, saved = tensors[: _TENSORS + 1], tensors[_TENSORS + 1 :]
     needed = list(ctx.needs_input_grad[:_TENSORS])
     d_y = None if inputs[_TENSORS - 1] is None else d_y  # then there is no y
     if d_y is None:  # weight_uy and the first y take no part, and get None as autograd has it

@@ -11,22 +11,29 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
+from ..defaults import (
+    ALPHAS,
+    BASIS,
+    EMBEDDING_SIZE,
+    FREQ_DIM,
+    FREQS_PER_BLOCK,
+    GATE_SIZE,
+    HIDDEN_SIZE,
+    LAYER_OPTIONS,
+    MIN_FREQ,
+    NONLINEARITY,
+    NUM_FREQS,
+    OUTPUT,
+    STAT_SIZE,
+)
 from ..io import did_you_mean
 
-LAYER_NAMES = ("rnn", "lstm", "gru", "sru", "fru")
+LAYER_NAMES = tuple(LAYER_OPTIONS)
 
-# The settings that only some layers have.
+# The settings that only some layers have, with the names of those layers.
 LAYER_FIELDS = {
-    "num_freqs": ("fru",),
-    "freq_dim": ("fru",),
-    "freqs_per_block": ("fru",),
-    "min_freq": ("fru",),
-    "max_freq": ("fru",),
-    "basis": ("fru",),
-    "gate_size": ("fru", "sru"),
-    "nonlinearity": ("fru", "sru"),
-    "stat_size": ("sru",),
-    "alphas": ("sru",),
+    option: tuple(layer for layer, own in LAYER_OPTIONS.items() if option in own)
+    for option in sorted({option for own in LAYER_OPTIONS.values() for option in own})
 }
 
 
@@ -69,26 +76,34 @@ class ModelConfig:
     """Which layer, of what size. Fields of :data:`LAYER_FIELDS` are for those layers only."""
 
     layer: str
-    hidden_size: int = 200
+    hidden_size: int = HIDDEN_SIZE
     num_layers: int = 1
-    embedding_size: int = 128  # for tokens only
+    embedding_size: int = EMBEDDING_SIZE  # for tokens only
     dropout: float = 0.0
-    output: str = "identity"  # between layer and head
-    num_freqs: int = 60
-    freq_dim: int = 10
-    freqs_per_block: int = 1
-    min_freq: float = 0.25
+    output: str = OUTPUT  # between layer and head
+    num_freqs: int = NUM_FREQS
+    freq_dim: int = FREQ_DIM
+    freqs_per_block: int = FREQS_PER_BLOCK
+    min_freq: float = MIN_FREQ
     max_freq: float | None = None  # None: as many turns as the sequence has steps
-    basis: str = "fourier"
-    gate_size: int = 60
-    nonlinearity: str = "relu"
-    stat_size: int = 200
-    alphas: tuple[float, ...] = (0.0, 0.25, 0.5, 0.9, 0.99)
+    basis: str = BASIS
+    gate_size: int = GATE_SIZE
+    nonlinearity: str = NONLINEARITY
+    stat_size: int = STAT_SIZE
+    alphas: tuple[float, ...] = ALPHAS
 
     def __post_init__(self) -> None:
         known = self.layer in LAYER_NAMES
         _require(known, "model.layer", self.layer, f"one of {', '.join(LAYER_NAMES)}")
         _require(0 <= self.dropout < 1, "model.dropout", self.dropout, "within [0, 1)")
+
+    def options(self) -> dict[str, Any]:
+        """The settings that this layer has, for ``SequenceModel``."""
+        return {
+            name: value
+            for name, value in asdict(self).items()
+            if self.layer in LAYER_FIELDS.get(name, (self.layer,))
+        }
 
 
 @dataclass(frozen=True)

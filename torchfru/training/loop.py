@@ -378,7 +378,7 @@ class Training:
 
 def build_model(config: RunConfig, data: DataSpec, seed: int) -> SequenceModel:
     """The model for these data, its weights determined by the seed."""
-    options = config.to_dict()["model"]
+    options = config.model.options()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed(seed))
         return SequenceModel(

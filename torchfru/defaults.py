@@ -1,0 +1,45 @@
+"""The defaults of the layers, written once, without torch.
+
+The layers' signatures, the models and the configurations of runs take them from here, so that a
+command line knows them before torch is imported.
+"""
+
+from __future__ import annotations
+
+# Layers
+GATE_SIZE = 60
+NONLINEARITY = "relu"
+
+# FRU
+NUM_FREQS = 60
+FREQ_DIM = 10
+FREQS_PER_BLOCK = 1
+MIN_FREQ = 0.25
+BASIS = "fourier"
+
+# SRU
+ALPHAS = (0.0, 0.25, 0.5, 0.9, 0.99)
+STAT_SIZE = 200
+
+# Models
+HIDDEN_SIZE = 200
+EMBEDDING_SIZE = 128
+OUTPUT = "identity"
+
+# The layers that a model can have, each with its own options.
+LAYER_OPTIONS: dict[str, tuple[str, ...]] = {
+    "rnn": (),
+    "lstm": (),
+    "gru": (),
+    "sru": ("gate_size", "nonlinearity", "stat_size", "alphas"),
+    "fru": (
+        "num_freqs",
+        "freq_dim",
+        "freqs_per_block",
+        "min_freq",
+        "max_freq",
+        "basis",
+        "gate_size",
+        "nonlinearity",
+    ),
+}
