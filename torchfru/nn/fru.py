@@ -13,6 +13,7 @@ from torch import Tensor
 from ..basis import BASES, Basis, check_bounded, check_rows, resolve_basis
 from ..defaults import BASIS, FREQ_DIM, FREQS_PER_BLOCK, GATE_SIZE, NONLINEARITY, NUM_FREQS
 from ..ops import fru_scan, reference
+from ..ops.steps import exporting
 from .checks import require_size, values_of
 from .recompute import recompute
 from .recurrent import RecurrentCell, RecurrentLayer, weights_of
@@ -221,7 +222,7 @@ class FRU(RecurrentLayer):
         self._check_time(taken if t is None else t + taken)
         weights = weights_of(self, suffix)
         outputs, memory, done = [], u, 0
-        long = not torch.compiler.is_exporting() and x.shape[0] > PIECE
+        long = not exporting() and x.shape[0] > PIECE
         for piece in x.split(PIECE) if long else (x,):
             make = partial(self._scaled_rows, t, slice(done, done + piece.shape[0]), suffix)
             scan = partial(

@@ -79,6 +79,7 @@ class SequenceModel(nn.Module):
         result (N, output_size), or (N, L - output_from, output_size) with every_step, where
         output_from, 0 unless given, is the first step with an output.
 
+    >>> import torch
     >>> model = SequenceModel("fru", 1, 10, seq_len=784, max_freq=784.0)
     >>> model.count_parameters()
     158950
@@ -173,6 +174,7 @@ class StepModel(nn.Module):
     It starts as zeros. The basis of an FRU is kept as a table of seq_len rows, so that an exported
     model needs no operator of the basis.
 
+    >>> import torch
     >>> step = StepModel(SequenceModel("fru", 1, 10, seq_len=5))
     >>> output, u, t = step(torch.zeros(2, 1), *step.start(2))
     >>> output.shape, t.tolist()

@@ -14,7 +14,8 @@ EXPORTS_LOOPS = torch.__version__ >= "2.13"  # compared as a version, not as tex
 
 def exporting() -> bool:
     """Whether torch.export traces, for itself, for ONNX or for AOTInductor."""
-    return torch.compiler.is_exporting()
+    # Not torch.compiler.is_exporting(): before torch 2.10 that is true while torch.compile traces.
+    return torch.compiler._is_exporting_flag
 
 
 def each_step(
