@@ -18,11 +18,7 @@ import torchfru
 ROOT = Path(__file__).parents[1]
 
 # The rooms of the library in order: each may import those before it, nothing points back.
-<<<<<<< HEAD
-ROOMS = ("io", "basis", "ops", "nn", "data", "records", "training")
-=======
-ROOMS = ("io", "defaults", "basis", "ops", "nn", "data", "results", "records", "training")
->>>>>>> 599dc14 (torch 2.8 is the oldest that is promised: there, exporting and compiling can be told apart)
+ROOMS = ("io", "defaults", "basis", "ops", "nn", "data", "records", "training")
 FRONT = ("__init__", "cli", "__main__")
 # Beside the library, and what each of them may import.
 BESIDE = {"paper": {"paper"}, "benchmarks": {"benchmarks", "paper"}, "examples": set()}
