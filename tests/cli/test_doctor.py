@@ -27,7 +27,7 @@ def test_every_backend_proves_itself():
 
 
 def test_table_and_exit_code_show_a_failure(monkeypatch):
-    def run(device, scan):
+    def run(device, wide=False, scan=None):
         return check.Verdict(False, "relative difference 1.0e-01 [not markup]")
 
     monkeypatch.setattr(check, "run", run)
@@ -43,6 +43,6 @@ def test_a_missing_package_is_named_with_its_remedy(monkeypatch, package):
 
     extra = {"numba": "cpu", "triton": "gpu"}[package]
     monkeypatch.setattr(examination, "find_spec", lambda name: None)
-    monkeypatch.setattr(check, "run", lambda device, scan: check.Verdict(True, "agree"))
+    monkeypatch.setattr(check, "run", lambda *_, **__: check.Verdict(True, "agree"))
     reasons = {row["name"]: row["reason"] for row in examination.examine()["backends"]}
     assert f"pip install 'torchfru[{extra}]'" in reasons[package]

@@ -177,7 +177,7 @@ def _pick(x: Tensor, n_g: int) -> str:
             f"use_backend: 'numba' computes on the CPU in float32 or float64, not on "
             f"{x.device} in {wide}; choose 'auto'"
         )
-    if chosen == "triton" and (limit := gpu.limit(x.device, wide, n_g)) is not None:
+    if chosen == "triton" and (limit := gpu.limit(x.device, wide)) is not None:
         raise ValueError(f"use_backend: 'triton' computes {limit}; choose 'auto'")
     # The operators have no rules for torch.func, and what is exported shall run where there is
     # neither Numba nor Triton nor Python.
@@ -187,8 +187,8 @@ def _pick(x: Tensor, n_g: int) -> str:
     if chosen != "auto":
         return chosen
     if x.device.type in gpu.DEVICES:
-        usable = "triton" in _FRU_SCANS and gpu.limit(x.device, wide, n_g) is None
-        return "triton" if usable and check.proved(x.device) else "collapsed"
+        usable = "triton" in _FRU_SCANS and gpu.limit(x.device, wide) is None
+        return "triton" if usable and check.proved(x.device, gpu.is_wide(n_g)) else "collapsed"
     if on_cpu and "numba" not in _FRU_SCANS:
         _warn_once()
     return "numba" if on_cpu and "numba" in _FRU_SCANS else "collapsed"

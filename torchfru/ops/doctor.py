@@ -44,18 +44,29 @@ def _gpus() -> list[torch.device]:
 
 
 def _backends() -> list[dict[str, Any]]:
-    rows = [_row("reference", CPU, check.run(CPU, reference.scan))]
-    rows.append(_row("collapsed", CPU, check.run(CPU, collapsed.scan)))
+    rows = [_row("reference", CPU, check.run(CPU, scan=reference.scan))]
+    rows.append(_row("collapsed", CPU, check.run(CPU, scan=collapsed.scan)))
     if find_spec("numba") is None:
         rows.append(_missing("numba", "Numba is not installed: pip install 'torchfru[cpu]'"))
     else:
-        rows.append(_row("numba", CPU, check.run(CPU, fused.scan)))
+        rows.append(_row("numba", CPU, check.run(CPU, scan=fused.scan)))
     if find_spec("triton") is None:
         rows.append(_missing("triton", "Triton is not installed: pip install 'torchfru[gpu]'"))
     elif not gpu.available("cuda"):
         rows.append(_missing("triton", "torch finds no CUDA or ROCm device"))
-    gpus = _gpus() if find_spec("triton") is not None else []
-    return rows + [_row("triton", device, check.run(device)) for device in gpus]
+    else:
+        rows += _triton_rows()
+    return rows
+
+
+def _triton_rows() -> list[dict[str, Any]]:
+    devices = [CPU] if gpu.interpreted() else _gpus()
+    names = {False: "triton", True: f"triton, gate_size above {gpu.WIDEST_IN_REGISTERS}"}
+    return [
+        _row(name, device, check.run(device, wide))
+        for device in devices
+        for wide, name in names.items()
+    ]
 
 
 def _row(backend: str, device: torch.device, verdict: check.Verdict) -> dict[str, Any]:

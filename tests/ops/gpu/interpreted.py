@@ -21,7 +21,7 @@ from torch.library import opcheck
 import torchfru
 from torchfru import ops
 from torchfru.ops import gpu, reference
-from torchfru.ops.gpu import check, kernels, operator, steps
+from torchfru.ops.gpu import check, kernels, loop, operator, steps
 
 CPU = torch.device("cpu")
 
@@ -39,7 +39,7 @@ def awkward_cases(draw: st.DrawFn) -> Case:
         "seq_len": length + 4 + draw(st.integers(0, 30)),
         "num_freqs": per_block * draw(st.integers(1, 4)),
         "freq_dim": draw(st.sampled_from([1, 2, 5, 8, 11, 16])),
-        "gate_size": draw(st.sampled_from([1, 3, 15, 16, 17, 60, 65])),
+        "gate_size": draw(st.sampled_from([1, 3, 15, 16, 17, 60, 65, 257])),
         "freqs_per_block": per_block,
         "nonlinearity": draw(st.sampled_from(["relu", "tanh", "identity"])),
         "return_sequences": draw(st.booleans()),
@@ -76,7 +76,7 @@ def test_outputs_states_and_gradients_equal_reference(case: Case, chunk: int) ->
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("shape", check.SHAPES)
+@pytest.mark.parametrize("shape", check.SHAPES[False])
 def test_half_precision_inputs(dtype: torch.dtype, shape: check.Shape) -> None:
     """Against the definition in float32, from the same rounded numbers."""
     tensors = {name: value.to(dtype) for name, value in check._problem(shape).items()}
@@ -199,12 +199,12 @@ def test_broken_kernel_is_refused_and_collapsed_serves(on_gpu, monkeypatch, brea
     if break_it == "wrong values":
         monkeypatch.setattr(kernels, "phi", wrong_phi)
     else:
-        monkeypatch.delattr(kernels, "backward_loop")
+        monkeypatch.delitem(loop.NARROW, "backward")
     layer, x = torchfru.FRU(2, 4, seq_len=9), torch.randn(9, 3, 2)
     output, messages = picked_with_warnings(layer, x)
     assert len(messages) == 1
     assert "failed its self-check on cpu" in messages[0]
-    assert ("relative difference" if break_it == "wrong values" else "backward_loop") in messages[0]
+    assert ("relative difference" if break_it == "wrong values" else "KeyError") in messages[0]
     with torchfru.use_backend("collapsed"):
         assert torch.equal(layer(x)[0], output)
     assert not list(on_gpu.rglob("*.json"))  # a failure is not remembered
@@ -223,24 +223,24 @@ def test_a_pass_is_remembered_on_disk(on_gpu, monkeypatch) -> None:
     (file,) = on_gpu.rglob("*.json")
     assert json.loads(file.read_text())["reason"].startswith("outputs and gradients agree")
     check._verdicts.clear()  # as a new process
-    monkeypatch.setattr(check, "run", lambda device: pytest.fail("checked again"))
+    monkeypatch.setattr(check, "run", lambda *key: pytest.fail("checked again"))
     assert ops._pick(x, 60) == "triton"
     monkeypatch.setattr(check, "_version", lambda package: "another")  # and checked again
-    monkeypatch.setattr(check, "run", lambda device: check.Verdict(False, "for this test"))
+    monkeypatch.setattr(check, "run", lambda *key: check.Verdict(False, "for this test"))
     check._verdicts.clear()
     with pytest.warns(UserWarning, match="for this test"):
         assert ops._pick(x, 60) == "collapsed"
 
 
 def test_a_cache_that_cannot_be_written_or_read_is_no_obstacle(on_gpu, monkeypatch) -> None:
-    monkeypatch.setattr(check, "run", lambda device: check.Verdict(True, "for this test"))
-    file = check.cache_file(CPU)
+    monkeypatch.setattr(check, "run", lambda *key: check.Verdict(True, "for this test"))
+    file = check.cache_file(CPU, False)
     file.parent.mkdir(parents=True)
     file.write_text("[]")
-    assert check.verdict_on(CPU).proved
+    assert check.verdict_on(CPU, False).proved
     check._verdicts.clear()
     monkeypatch.setenv("TORCHFRU_CACHE", str(file / "below-a-file"))
-    assert check.verdict_on(CPU).proved
+    assert check.verdict_on(CPU, False).proved
 
 
 def test_check_ignores_the_users_settings(on_gpu) -> None:
@@ -253,28 +253,34 @@ def test_check_ignores_the_users_settings(on_gpu) -> None:
         torch.set_float32_matmul_precision("highest")
 
 
+def test_kernels_for_a_wide_gate_are_checked_by_themselves(on_gpu, monkeypatch) -> None:
+    monkeypatch.setitem(loop.WIDE, "forward", None)
+    x = torch.randn(3, 2, 2)
+    assert ops._pick(x, 256) == "triton"
+    with pytest.warns(UserWarning, match="failed its self-check"):
+        assert ops._pick(x, 257) == "collapsed"
+    monkeypatch.undo()
+    assert check.run(CPU, wide=True).proved
+
+
 def test_auto_leaves_what_the_backend_cannot_do_to_collapsed(on_gpu, monkeypatch) -> None:
-    monkeypatch.setattr(check, "run", lambda device: check.Verdict(True, "for this test"))
+    monkeypatch.setattr(check, "run", lambda *key: check.Verdict(True, "for this test"))
     x = torch.randn(3, 2, 2)
     assert ops._pick(x, 60) == "triton"
     assert ops._pick(x.bfloat16(), 60) == "triton"
     assert ops._pick(x.double(), 60) == "collapsed"
-    assert ops._pick(x, gpu.WIDEST_GATE + 1) == "collapsed"
 
 
 def test_auto_asks_while_torch_compile_traces(on_gpu) -> None:
     layer, x = torchfru.FRU(2, 4, seq_len=9), torch.randn(9, 3, 2)
     output = torch.compile(layer, fullgraph=True, backend="aot_eager")(x)[0]
-    assert check._verdicts[CPU].proved
+    assert check._verdicts[CPU, False].proved
     with torchfru.use_backend("triton"):
         assert torch.equal(layer(x)[0], output)
 
 
 def test_insisting_names_the_limit() -> None:
     layer = torchfru.FRU(2, 3, seq_len=9, dtype=torch.float64)
-    with torchfru.use_backend("triton"):
-        with pytest.raises(ValueError, match="in float32, bfloat16 or float16, not in float64"):
-            layer(torch.randn(9, 1, 2, dtype=torch.float64))
-        wide = torchfru.FRU(2, 3, seq_len=9, gate_size=gpu.WIDEST_GATE + 1)
-        with pytest.raises(ValueError, match="gate_size up to 512, not 513"):
-            wide(torch.randn(9, 1, 2))
+    message = "in float32, bfloat16 or float16, not in float64"
+    with torchfru.use_backend("triton"), pytest.raises(ValueError, match=message):
+        layer(torch.randn(9, 1, 2, dtype=torch.float64))

@@ -70,7 +70,7 @@ def compiled():
 def test_no_kernel_spills_registers(compiled):
     targets = {"sm_80", "sm_90", "sm_100", "sm_120", "gfx942", "gfx1100"}
     assert {row["target"] for row in compiled["rows"]} == targets
-    assert len(compiled["rows"]) == 3 * 2 * len(targets)
+    assert len(compiled["rows"]) == 4 * 2 * len(targets)
     assert [row for row in compiled["rows"] if row["spills"]] == []
 
 

@@ -8,7 +8,12 @@ from importlib.util import find_spec
 import torch
 
 DEVICES = ("cuda",)  # of torch; also ROCm's name
-WIDEST_GATE = 512  # n_g that a program can hold
+WIDEST_IN_REGISTERS = 256  # n_g
+
+
+def is_wide(n_g: int) -> bool:
+    """Whether z does not fit into the registers of a program: then other kernels serve."""
+    return n_g > WIDEST_IN_REGISTERS
 
 
 def interpreted() -> bool:
@@ -22,12 +27,10 @@ def available(device_type: str) -> bool:
     return find_spec("triton") is not None and (usable or interpreted())
 
 
-def limit(device: torch.device, dtype: torch.dtype, n_g: int) -> str | None:
+def limit(device: torch.device, dtype: torch.dtype) -> str | None:
     """The limit of the backend that this is beyond, in words; None if it can compute it."""
     if device.type not in DEVICES and not interpreted():
         return f"on a CUDA or ROCm device, not on {device}"
     if dtype != torch.float32:
         return f"in float32, bfloat16 or float16, not in {str(dtype).removeprefix('torch.')}"
-    if n_g > WIDEST_GATE:
-        return f"with a gate_size up to {WIDEST_GATE}, not {n_g}"
     return None

@@ -51,18 +51,22 @@ class Shape(NamedTuple):
     ragged: bool
 
 
-# Together: h in one tile and in several, both sides of every mask, and all three kernels.
-SHAPES = (
-    Shape(12, 17, 60, 4, 1, 10, "tanh", every_step=True, ragged=True),
-    Shape(9, 3, 20, 2, 3, 11, "relu", every_step=False, ragged=False),
-)
-_verdicts: dict[torch.device, Verdict] = {}  # of this process
+# Together: h in one tile and in several, both sides of every mask, and all kernels. By whether z is
+# too wide for registers: for that there are kernels of their own, which few layers need.
+SHAPES = {
+    False: (
+        Shape(12, 17, 60, 4, 1, 10, "tanh", every_step=True, ragged=True),
+        Shape(9, 3, 20, 2, 3, 11, "relu", every_step=False, ragged=False),
+    ),
+    True: (Shape(5, 17, 300, 2, 3, 7, "tanh", every_step=True, ragged=True),),
+}
+_verdicts: dict[tuple[torch.device, bool], Verdict] = {}  # of this process
 
 
-def proved(device: torch.device) -> bool:
+def proved(device: torch.device, wide: bool) -> bool:
     """Whether ``auto`` may use the backend on a device; the first "no" comes with a warning."""
-    known = device in _verdicts
-    verdict = verdict_on(device)
+    known = (device, wide) in _verdicts
+    verdict = verdict_on(device, wide)
     if not verdict.proved and not known:
         warnings.warn(
             f"torchfru: the backend 'triton' failed its self-check on {device}, so that FRU runs "
@@ -78,20 +82,21 @@ def proved(device: torch.device) -> bool:
 vars(proved)["_dynamo_marked_constant"] = True
 
 
-def verdict_on(device: torch.device) -> Verdict:
+def verdict_on(device: torch.device, wide: bool) -> Verdict:
     """The verdict of this process, else the one on disk, else that of a check made now."""
-    if device not in _verdicts:
-        path = cache_file(device)
-        _verdicts[device] = _load(path) or run(device)
-        if _verdicts[device].proved:
-            _save(path, device)
-    return _verdicts[device]
+    key = device, wide
+    if key not in _verdicts:
+        path = cache_file(*key)
+        _verdicts[key] = _load(path) or run(*key)
+        if _verdicts[key].proved:
+            _save(path, *key)
+    return _verdicts[key]
 
 
-def run(device: torch.device, scan: Scan | None = None) -> Verdict:
+def run(device: torch.device, wide: bool = False, scan: Scan = operator.scan) -> Verdict:
     """Compare outputs and gradients at all shapes, of this backend or another; never raises."""
     try:
-        worst = max(_worst_gap(shape, device, scan or operator.scan) for shape in SHAPES)
+        worst = max(_worst_gap(shape, device, scan) for shape in SHAPES[wide])
     except Exception as error:  # whatever Triton, its compiler or the driver come up with
         lines = str(error).strip().splitlines()
         return Verdict(False, f"{type(error).__name__}: {lines[0] if lines else 'no message'}")
@@ -174,10 +179,11 @@ def _plain_settings(device: torch.device) -> Iterator[None]:
 # On disk -----------------------------------------------------------------------------------
 
 
-def identity(device: torch.device) -> dict[str, Any]:
+def identity(device: torch.device, wide: bool) -> dict[str, Any]:
     """Everything that a verdict depends on."""
     return {
         **describe(device),
+        "wide": wide,
         **{name: _version(name) for name in ("torchfru", "torch", "triton")},
         "kernels": _digest_of_kernels(),
     }
@@ -199,13 +205,13 @@ def describe(device: torch.device) -> dict[str, Any]:
     }
 
 
-def cache_file(device: torch.device) -> Path:
+def cache_file(device: torch.device, wide: bool) -> Path:
     """The file that exists once the backend has proved itself on a device."""
     folder = os.environ.get("TORCHFRU_CACHE")
     if not folder:
         home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
         folder = str(Path(home) / "torchfru")
-    text = json.dumps(identity(device), sort_keys=True)
+    text = json.dumps(identity(device, wide), sort_keys=True)
     return Path(folder) / "gpu" / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
 
 
@@ -216,8 +222,8 @@ def _load(path: Path) -> Verdict | None:
         return None
 
 
-def _save(path: Path, device: torch.device) -> None:
-    content = identity(device) | {"reason": _verdicts[device].reason}
+def _save(path: Path, device: torch.device, wide: bool) -> None:
+    content = identity(device, wide) | {"reason": _verdicts[device, wide].reason}
     with suppress(OSError):  # without it, the next process checks again
         write_atomically(path, json.dumps(content, indent=1))
 

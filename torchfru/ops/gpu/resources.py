@@ -20,8 +20,8 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from . import kernels
-from .loop import loop_options
+from . import is_wide
+from .loop import NARROW, WIDE, loop_options
 
 TARGETS = {
     "sm_80": GPUTarget("cuda", 80, 32),  # A100
@@ -31,12 +31,13 @@ TARGETS = {
     "gfx942": GPUTarget("hip", "gfx942", 64),  # MI300
     "gfx1100": GPUTarget("hip", "gfx1100", 32),  # RX 7900
 }
-LAYERS = {  # the paper's, by name: n_g, n_h
+LAYERS = {  # n_g, n_h
     "FRU_60,10, gate 60": (60, 10),
     "FRU_400,1, gate 40": (40, 1),
     "FRU_400,1, gate 60": (60, 1),
+    "gate 1,000, h of 64": (1_000, 64),  # none of the paper's: the kernels for a wide z
 }
-LOOPS = {"forward": kernels.forward_loop, "backward": kernels.backward_loop}
+LOOPS = ("forward", "backward")
 _COMPILER_OPTIONS = ("num_warps", "num_stages", "enable_fp_fusion")
 
 
@@ -54,7 +55,7 @@ class Usage(NamedTuple):
 
 def compile_loop(loop: str, target: str, n_g: int, n_h: int, kind: str = "relu") -> Any:
     """The compiled kernel, as the layer would launch it on that GPU, for a ragged batch."""
-    function, options = LOOPS[loop], loop_options(n_g, n_h)
+    function, options = (WIDE if is_wide(n_g) else NARROW)[loop], loop_options(n_g, n_h)
     constants = {k: v for k, v in options.items() if k not in _COMPILER_OPTIONS}
     constants |= {"KIND": kind, "RAGGED": True}
     if n_h == 1:  # a number that is 1 is a constant to Triton
