@@ -79,6 +79,17 @@ def panel(
     return Panel(title, xlabel, ylabel, styled, limits or {}, xscale, yscale, across=2)
 
 
+def log_panel(
+    title: str, lengths: Sequence[int], curves: dict[float, list[float]], name: str
+) -> Panel:
+    """Gradient factors over T whose natural logarithms are given, by the value of ``name``."""
+    lines = [
+        line(f"{name} {value:g}", lengths, [log / math.log(10) for log in logs])
+        for value, logs in curves.items()
+    ]
+    return panel(title, "T", "log10 of the gradient factor", lines, yscale="symlog")
+
+
 def _family(curve: Curve) -> str:
     return curve.label.replace("largest", "").replace("smallest", "")
 

@@ -15,12 +15,10 @@ from torch import Tensor
 
 from torchfru.nn import FRU
 
-from .finding import Finding, Settings, line, panel
-from .summaries import fill, memories
+from .finding import Finding, Settings
+from .summaries import fill, memories, summary_finding
 
-LENGTHS = {"reference": (1, 100, 10_000), "collapsed": (1, 100, 10_000, 100_000)}
-TOLERANCE = 1e-10
-TITLE = "FRU memory against its closed form"
+LENGTHS = (1, 100, 10_000, 100_000)
 
 
 def closed_form(layer: FRU, start: Tensor, h: Tensor) -> Tensor:
@@ -56,24 +54,11 @@ def difference(length: int, backend: str, per_block: int, seed: int) -> float:
 
 
 def measure(settings: Settings) -> Finding:
-    found: dict[str, list[float]] = {}
-    for backend, lengths in LENGTHS.items():
-        found[backend] = []
-        for length in lengths:
+    found: dict[str, list[float]] = {"reference": [], "collapsed": []}
+    for backend, values in found.items():
+        for length in LENGTHS if backend == "collapsed" else LENGTHS[:-1]:
             settings.tick(f"{backend}, T = {length:,}")
             blocks = (1, 3) if length < 100_000 else (1,)
-            worst = max(difference(length, backend, m, settings.seed) for m in blocks)
-            found[backend].append(worst)
-    worst = max(max(values) for values in found.values())
-    lines = [
-        line(name, LENGTHS[name], [max(v, 1e-18) for v in values]) for name, values in found.items()
-    ]
-    return Finding(
-        claim="fru-summary",
-        verdict="holds" if worst <= TOLERANCE else "fails",
-        tried="K = 6, d = 2, ReLU, float64; every t up to T = 100,000; both backends; m = 1, 3",
-        measure="largest relative |u(t) - sum|",
-        worst=worst,
-        bound=TOLERANCE,
-        panels=(panel(TITLE, "T", "difference", lines, {"allowed": TOLERANCE}),),
-    )
+            values.append(max(difference(length, backend, m, settings.seed) for m in blocks))
+    tried = "K = 6, d = 2, ReLU, float64; every t up to T = 100,000; both backends; m = 1, 3"
+    return summary_finding("fru-summary", tried, LENGTHS, found)

@@ -15,8 +15,7 @@ import math
 import torch
 from torch import Tensor
 
-from ..plots import Panel
-from .finding import Finding, Settings, line, panel
+from .finding import Finding, Settings, log_panel
 from .linear import random_square
 from .powers import log_singular_values
 
@@ -90,14 +89,5 @@ def measure(settings: Settings) -> Finding:
             "exponential: over 100,000 steps sigma = 0.9 leaves 10^"
             f"{curves[0.9][-1] / math.log(10):.0f} of the gradient",
         ),
-        panels=(_panel(curves),),
+        panels=(log_panel("Linear RNN, W = sigma I: exponential in T", LENGTHS, curves, "sigma"),),
     )
-
-
-def _panel(curves: dict[float, list[float]]) -> Panel:
-    lines = [
-        line(f"sigma {sigma:g}", LENGTHS, [v / math.log(10) for v in values])
-        for sigma, values in curves.items()
-    ]
-    title = "Linear RNN, W = sigma I: exponential in T"
-    return panel(title, "T", "log10 of the gradient factor", lines, yscale="symlog")

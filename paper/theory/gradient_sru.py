@@ -24,8 +24,7 @@ from torch import Tensor
 
 from torchfru.ops import use_backend
 
-from ..plots import Panel
-from .finding import Finding, Settings, line, panel
+from .finding import Finding, Settings, log_panel
 from .linear import Extremes, extremes, jacobian, largest, linear_sru, random_square, smallest
 from .powers import log_singular_values
 
@@ -143,14 +142,5 @@ def measure(settings: Settings) -> Finding:
             f"W = I/2 over 100,000 steps leaves 10^{curves[0.99][-1] / math.log(10):.0f} of the "
             "gradient at a = 0.99",
         ),
-        panels=(_panel(curves),),
+        panels=(log_panel("Linear SRU, W = I/2: exponential in T", LENGTHS, curves, "alpha"),),
     )
-
-
-def _panel(curves: dict[float, list[float]]) -> Panel:
-    lines = [
-        line(f"alpha {alpha:g}", LENGTHS, [v / math.log(10) for v in values])
-        for alpha, values in curves.items()
-    ]
-    title = "Linear SRU, W = I/2: exponential in T"
-    return panel(title, "T", "log10 of the gradient factor", lines, yscale="symlog")

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
 DIGITS = 60
@@ -39,9 +38,3 @@ def log_singular_values(matrix: Tensor, exponent: int) -> tuple[float, float]:
 
 def _log(mp: Any, value: Any) -> float:
     return float(mp.log(value)) if value > 0 else -float("inf")
-
-
-def rotation(angle: float) -> Tensor:
-    """The (2, 2) rotation by ``angle``."""
-    a = torch.tensor(angle, dtype=torch.float64)
-    return torch.stack([torch.stack([a.cos(), -a.sin()]), torch.stack([a.sin(), a.cos()])])

@@ -15,12 +15,10 @@ from torch import Tensor
 
 from torchfru.nn import SRU
 
-from .finding import Finding, Settings, line, panel
-from .summaries import fill, memories
+from .finding import Finding, Settings
+from .summaries import fill, memories, summary_finding
 
 LENGTHS = (1, 100, 10_000, 100_000)
-TOLERANCE = 1e-10
-TITLE = "SRU memory against its closed form"
 
 
 def closed_form(layer: SRU, start: Tensor, h: Tensor, t: int) -> Tensor:
@@ -49,23 +47,11 @@ def difference(length: int, backend: str, seed: int) -> float:
 
 
 def measure(settings: Settings) -> Finding:
-    found: dict[str, list[float]] = {"reference": [], "collapsed": []}
-    for backend, values in found.items():
-        for length in LENGTHS if backend == "collapsed" else LENGTHS[:-1]:
-            settings.tick(f"{backend}, T = {length:,}")
+    found: dict[str, list[float]] = {"reference": [], "fast": []}
+    for name, values in found.items():
+        for length in LENGTHS if name == "fast" else LENGTHS[:-1]:
+            settings.tick(f"{name}, T = {length:,}")
+            backend = "collapsed" if name == "fast" else name
             values.append(difference(length, backend, settings.seed))
-    worst = max(max(values) for values in found.values())
-    names = {"reference": "reference", "collapsed": "fast"}
-    lines = [
-        line(names[name], LENGTHS[: len(values)], [max(v, 1e-18) for v in values])
-        for name, values in found.items()
-    ]
-    return Finding(
-        claim="sru-summary",
-        verdict="holds" if worst <= TOLERANCE else "fails",
-        tried="five decays, n_h = 3, ReLU, float64; 12 steps t up to T = 100,000; both scans",
-        measure="largest relative |u(t) - sum|",
-        worst=worst,
-        bound=TOLERANCE,
-        panels=(panel(TITLE, "T", "difference", lines, {"allowed": TOLERANCE}),),
-    )
+    tried = "five decays, n_h = 3, ReLU, float64; 12 steps t up to T = 100,000; both scans"
+    return summary_finding("sru-summary", tried, LENGTHS, found)

@@ -10,6 +10,10 @@ from torchfru.nn import FRU, SRU
 from torchfru.nn.recurrent import weights_of
 from torchfru.ops import NONLINEARITIES, use_backend
 
+from .finding import Finding, line, panel
+
+TOLERANCE = 1e-10
+
 
 def fill(layer: FRU | SRU, generator: torch.Generator) -> None:
     """Random weights as at the start of training, and Y = I, so that y(t) is u(t)."""
@@ -33,3 +37,24 @@ def memories(layer: FRU | SRU, x: Tensor, start: Tensor, backend: str) -> tuple[
         g = phi(F.linear(u[:-1], w.weight_ug, w.bias_g))
         h = phi(F.linear(g, w.weight_gh) + F.linear(x, w.weight_xh, w.bias_h))
     return u, h
+
+
+def summary_finding(
+    claim: str, tried: str, lengths: tuple[int, ...], found: dict[str, list[float]]
+) -> Finding:
+    """The finding from the differences of each backend at the first of ``lengths``."""
+    worst = max(max(values) for values in found.values())
+    lines = [
+        line(name, lengths[: len(values)], [max(v, 1e-18) for v in values])
+        for name, values in found.items()
+    ]
+    title = f"{claim[:3].upper()} memory against its closed form"
+    return Finding(
+        claim=claim,
+        verdict="holds" if worst <= TOLERANCE else "fails",
+        tried=tried,
+        measure="largest relative |u(t) - sum|",
+        worst=worst,
+        bound=TOLERANCE,
+        panels=(panel(title, "T", "difference", lines, {"allowed": TOLERANCE}),),
+    )
