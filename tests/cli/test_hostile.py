@@ -212,8 +212,8 @@ def _described(place: Path, good: Path) -> Iterator[tuple[str, bytes]]:
     changes += [("data", "input_size", 7), ("data", "output_size", 9), ("data", "classes", ["x"])]
     changes += [("config", key, value) for key in ("model", "data") for value in ("x", [], {}, 3)]
     for number, (part, key, value) in enumerate(changes):
-        if (key, value) in (("classes", {}), ("scaling", {}), ("reading", {}), ("classes", 0)):
-            continue  # an empty one is none
+        if (key, value) == ("reading", {}):
+            continue  # an empty one is the default
         before = getattr(checkpoint, part)
         setattr(checkpoint, part, {**before, key: value})
         checkpoint.save(path)

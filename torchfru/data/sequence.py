@@ -100,7 +100,7 @@ class DataSpec:
         """The inverse of :meth:`to_dict`; a ValueError says which entry is missing or wrong."""
         known = dict(stored)
         for name, kind in (("scaling", Scaling), ("reading", Reading)):
-            known[name] = None if not known.get(name) else _build(kind, known[name])
+            known[name] = None if known.get(name) is None else _build(kind, known[name])
         spec: DataSpec = _build(DataSpec, known)
         _check(spec)
         return spec
