@@ -35,7 +35,8 @@ SAMPLE = 150
 RAW = re.compile(
     r"Errno|Traceback|object has no attribute|invalid literal|codec can't|NoneType|positional arg"
     r"|unexpected keyword|Expecting value|is a fault of torchfru|could not convert|ArrowInvalid"
-    r"|BadZipFile|not supported between|list index|KeyError|pickle"
+    r"|BadZipFile|not supported between|list index|KeyError|pickle|deserializ|state_dict|Header"
+    r"|fault of torchfru"
 )
 
 

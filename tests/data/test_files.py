@@ -172,7 +172,7 @@ def test_a_cache_that_cannot_be_written(tmp_path, monkeypatch, source):
     monkeypatch.setenv("TORCHFRU_CACHE", str(tmp_path / "file"))
     with pytest.raises(DataError, match="cannot be fetched"):
         locate(source)
-    with pytest.raises(DataError, match=r"cannot be written .* set TORCHFRU_CACHE"):
+    with pytest.raises(DataError, match=r"cannot be written .* another folder with TORCHFRU_CACHE"):
         prepared("x", {}, lambda: {"a": np.zeros(1)})
 
 

@@ -82,12 +82,12 @@ def cache_folder() -> Path:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary file beside ``path`` that takes its place at the end, whole or not at all."""
+    """A temporary file beside ``path`` that takes its place if the block succeeds."""
     try:
         with io.replacing(path) as temporary:
             yield temporary
     except io.WriteError as error:
-        raise DataError(f"{error}: set TORCHFRU_CACHE") from error
+        raise DataError(f"{error} with TORCHFRU_CACHE") from error
 
 
 def _data_folders(data_dir: Path | None) -> list[Path]:

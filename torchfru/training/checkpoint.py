@@ -77,7 +77,9 @@ class Checkpoint:
         except FileNotFoundError:
             raise ValueError(f"there is no checkpoint {path}") from None
         except (SafetensorError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise DamagedError(f"{path} is not a checkpoint of torchfru: {error}") from None
+            ours = type(error) is ValueError  # the words of a library are not for users
+            problem = str(error) if ours else "it is damaged, or was cut off"
+            raise DamagedError(f"{path} is not a checkpoint of torchfru: {problem}") from None
 
 
 def load_newest(folder: Path) -> tuple[Checkpoint | None, str]:
@@ -158,8 +160,14 @@ def restore_weights(model: nn.Module, checkpoint: Checkpoint, path: Path) -> Non
     """Put the checkpoint's weights into a model, if they fit."""
     try:
         model.load_state_dict(checkpoint.weights)
-    except RuntimeError as error:
-        raise ValueError(f"{path} does not fit the model: {' '.join(str(error).split())}") from None
+    except RuntimeError:
+        found = {key: list(value.shape) for key, value in checkpoint.weights.items()}
+        expected = {key: list(value.shape) for key, value in model.state_dict().items()}
+        name = next(key for key in expected | found if found.get(key) != expected.get(key))
+        raise ValueError(
+            f"{path} does not fit the model: {name} has the shape {found.get(name)}, not "
+            f"{expected.get(name)}; train it again"
+        ) from None
 
 
 def _part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
