@@ -14,6 +14,7 @@ from training_helpers import numbers, read, toy, toy_config, toy_run, with_train
 
 from torchfru.training import Hook, Run, RunBusyError, run_experiment
 from torchfru.training.checkpoint import DAMAGED, EARLIER, NAME, Checkpoint
+from torchfru.training.trained import load_trained
 
 FOLDER = "checkpoints/results/toy/gru-seed0"
 RECORD = "results/toy/gru-seed0.json"
@@ -169,6 +170,27 @@ def test_sizes_in_the_header_are_compared_with_the_file(tmp_path, content):
     path.write_bytes(content)
     with pytest.raises(ValueError, match="is not a checkpoint of torchfru"):
         Checkpoint.load(path)
+
+
+@pytest.mark.parametrize(
+    ("section", "name", "size"),
+    [
+        ("model", "hidden_size", PETA),
+        ("model", "num_layers", PETA),
+        ("model", "hidden_size", 100),
+        ("model", "num_layers", 2),
+        ("data", "input_size", PETA),
+        ("data", "output_size", PETA),
+        ("data", "vocab_size", PETA),
+    ],
+)
+def test_sizes_of_the_model_are_compared_with_the_weights(whole, tmp_path, section, name, size):
+    """The digest tells nothing of a file that was made to do harm."""
+    checkpoint = Checkpoint.load(whole / FOLDER / NAME)
+    (checkpoint.data if section == "data" else checkpoint.config["model"])[name] = size
+    checkpoint.save(tmp_path / NAME)
+    with pytest.raises(ValueError, match=r"does not describe a model: its .*; train it again"):
+        load_trained(str(tmp_path / NAME), tmp_path)
 
 
 def test_what_is_no_file_is_not_opened(tmp_path):

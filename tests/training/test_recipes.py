@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import pytest
 
 from torchfru.data import DATASETS
 from torchfru.nn import LAYERS
-from torchfru.training import EXPERIMENTS, find_run, override, record_name
+from torchfru.training import EXPERIMENTS, RunConfig, find_run, override, record_name
 from torchfru.training.config import LAYER_FIELDS, LAYER_NAMES, field_types
 
 FRU = find_run("pixel-mnist", "fru")
@@ -84,6 +85,19 @@ def test_set_changes_one_field():
 def test_a_wrong_setting_is_refused(setting, message):
     with pytest.raises(ValueError, match=message):
         override(FRU, [setting])
+
+
+def test_a_configuration_survives_json_and_dropped_fields():
+    stored = json.loads(json.dumps(FRU.to_dict()))
+    stored["training"]["dropped"] = stored["model"]["dropped"] = 1
+    assert RunConfig.from_dict(stored) == FRU
+    del stored["training"]["max_loss"]  # from before it existed
+    assert RunConfig.from_dict(stored) == FRU
+
+
+def test_a_model_gets_the_options_of_its_own_layer():
+    assert "num_freqs" not in find_run("imdb", "lstm").model.options()
+    assert {"alphas", "stat_size"} <= set(find_run("imdb", "sru").model.options())
 
 
 def test_a_wrong_name_is_refused():

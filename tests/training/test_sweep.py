@@ -47,6 +47,17 @@ def test_every_point_once_in_pieces(grid):
     assert len(told) == 4
 
 
+def test_equal_scores_are_in_the_order_of_the_settings(grid):
+    """Not in that of the trials: a point of a process that was killed is tried last."""
+    study = optuna.create_study()
+    for lr, lr_decay in ((0.1, 0.9), (0.001, 0.8), (0.1, 0.8)):
+        point = {"lr": lr, "lr_decay": lr_decay}
+        study.enqueue_trial({}, user_attrs=point)
+        study.tell(study.ask(), 1.0)
+    found = [(point.lr, point.lr_decay) for point in module.summarize(study)]
+    assert found == [(0.001, 0.8), (0.1, 0.8), (0.1, 0.9)]
+
+
 def test_the_test_set_is_not_looked_at(grid):
     run(grid, trials=1)
     (record,) = grid.folder.glob("toy/*.json")

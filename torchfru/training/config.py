@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -117,9 +117,9 @@ class TrainingConfig:
     epochs: int = 100
     clip: float | None = None  # the largest norm of the gradient
     weight_decay: float | None = None  # AdamW's: each step takes lr times this share of a weight
-    max_loss: float = 1e6  # to end an epoch with a loss above this one is divergence
-    max_minutes: float | None = None  # the first epoch that ends beyond them is the last one
-    probe_every: int | None = None  # epochs between measurements of gradients; None: no such
+    max_loss: float = 1e6  # above this loss, at the end of an epoch, a run counts as diverged
+    max_minutes: float | None = None  # stop after the epoch that exceeds this
+    probe_every: int | None = None  # epochs between the measurements of a hook
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
@@ -144,10 +144,19 @@ class RunConfig:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> RunConfig:
-        """The inverse of :meth:`to_dict`, also after a journey through JSON."""
-        model = {**values["model"], "alphas": tuple(values["model"]["alphas"])}
-        data, training = DataConfig(**values["data"]), TrainingConfig(**values["training"])
-        return cls(data, ModelConfig(**model), training)
+        """The inverse of :meth:`to_dict`, also from JSON, where tuples are lists.
+
+        Fields that do not exist any more are left out.
+        """
+        kept = {
+            section: {
+                item.name: tuple(found) if isinstance(found, list) else found
+                for item in fields(kind)
+                if (found := values[section].get(item.name, MISSING)) is not MISSING
+            }
+            for section, kind in SECTIONS.items()
+        }
+        return cls(**{section: kind(**kept[section]) for section, kind in SECTIONS.items()})
 
 
 def differences(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, tuple[Any, Any]]:

@@ -121,7 +121,10 @@ def run_sweep(
 
 
 def summarize(study: optuna.Study) -> list[Point]:
-    """Each point once, the best first, then those without a score."""
+    """Each point once, the best first, then those without a score.
+
+    Equal scores are in the order of the settings, whichever process was the first to finish.
+    """
     found: dict[tuple[float, float], Point] = {}
     for trial in study.get_trials(deepcopy=False):
         if trial.state == TrialState.FAIL or "lr" not in trial.user_attrs:
@@ -129,10 +132,12 @@ def summarize(study: optuna.Study) -> list[Point]:
         key = (trial.user_attrs["lr"], trial.user_attrs["lr_decay"])
         if key not in found or found[key].score is None:
             found[key] = _point(trial)
-    up = study.direction == StudyDirection.MAXIMIZE
-    scored = [point for point in found.values() if point.score is not None]
-    rest = [point for point in found.values() if point.score is None]
-    return sorted(scored, key=lambda point: point.score or 0.0, reverse=up) + rest
+    sign = -1.0 if study.direction == StudyDirection.MAXIMIZE else 1.0
+
+    def order(point: Point) -> tuple[bool, float, float, float]:
+        return (point.score is None, sign * (point.score or 0.0), point.lr, point.lr_decay)
+
+    return sorted(found.values(), key=order)
 
 
 def _point(trial: FrozenTrial) -> Point:

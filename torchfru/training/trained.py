@@ -44,12 +44,30 @@ def load_trained(run: str, results: Path) -> TrainedModel:
         ) from None
     try:
         spec = DataSpec.from_dict(checkpoint.data)
+        _require_sizes(config, spec, checkpoint)
         model = build_model(config, spec, checkpoint.seed)
     except (TypeError, AttributeError, RuntimeError, ValueError) as error:
         known = f": {error}" if isinstance(error, ValueError) else ""
         raise ValueError(f"{path} does not describe a model{known}; train it again") from None
     restore_weights(model, checkpoint, path)
     return TrainedModel(model.eval(), spec)
+
+
+def _require_sizes(config: RunConfig, spec: DataSpec, checkpoint: Checkpoint) -> None:
+    """Compare the sizes that a checkpoint names with its weights, before anything is allocated."""
+    weights = {name: value.shape for name, value in checkpoint.weights.items()}
+    elements = sum(shape.numel() for shape in weights.values())
+    sizes = config.model.options()
+    sizes |= {name: getattr(spec, name) for name in ("input_size", "output_size", "vocab_size")}
+    if spec.vocab_size is None:
+        del sizes["embedding_size"]  # nothing is embedded
+    for name, size in sizes.items():
+        if isinstance(size, int) and size > (len(weights) if name == "num_layers" else elements):
+            raise ValueError(f"its {name} is {size}, too much for its weights")
+    with torch.device("meta"):
+        model = build_model(config, spec, checkpoint.seed)
+    if weights != {name: value.shape for name, value in model.state_dict().items()}:
+        raise ValueError("its weights do not have the sizes that it names")
 
 
 def find_checkpoint(run: str, results: Path) -> Path:
