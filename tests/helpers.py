@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 import torch
 from hypothesis import strategies as st
 from torch import Tensor
@@ -142,3 +143,18 @@ def assert_close(found: dict[str, Tensor], expected: dict[str, Tensor], toleranc
     for name, value in expected.items():
         gap = distance(found[name], value, scale=max(1e-2 * peak, 1e-30))
         assert gap <= tolerance, f"{name}: relative difference {gap:.2e} above {tolerance:.0e}"
+
+
+def make_fru(**changes):
+    arguments = {"seq_len": 20, "num_freqs": 4, "freq_dim": 3, "gate_size": 5}
+    sizes = {"input_size": 3, "hidden_size": 6, "dtype": torch.float64}
+    return torchfru.FRU(**(sizes | arguments | changes))
+
+
+def make_sru(**changes):
+    sizes = {"input_size": 3, "hidden_size": 6, "stat_size": 4, "gate_size": 5}
+    return torchfru.SRU(**(sizes | {"dtype": torch.float64} | changes))
+
+
+both = pytest.mark.parametrize("make", [make_fru, make_sru])
+backends = pytest.mark.parametrize("backend", torchfru.available_backends())

@@ -13,7 +13,7 @@ import threading
 
 import pytest
 import torch
-from test_layer import make_fru
+from helpers import make_fru
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import torchfru

@@ -6,7 +6,7 @@ import warnings
 
 import pytest
 import torch
-from test_layer import both, make_fru, make_sru
+from helpers import both, make_fru, make_sru
 from torch.nn.utils.rnn import pack_sequence
 
 import torchfru

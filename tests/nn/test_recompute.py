@@ -5,7 +5,7 @@ import weakref
 
 import pytest
 import torch
-from test_layer import make_fru
+from helpers import make_fru
 
 import torchfru
 from torchfru.nn import fru as fru_module

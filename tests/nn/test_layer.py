@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from helpers import assert_close, results
+from helpers import assert_close, backends, both, make_fru, make_sru, results
 from torch.nn.utils.rnn import (
     pack_padded_sequence,
     pack_sequence,
@@ -15,23 +15,6 @@ from torch.nn.utils.rnn import (
 import torchfru
 from torchfru.nn import fru as fru_module
 from torchfru.ops import sru
-
-BACKENDS = torchfru.available_backends()
-
-
-def make_fru(**changes):
-    arguments = {"seq_len": 20, "num_freqs": 4, "freq_dim": 3, "gate_size": 5}
-    sizes = {"input_size": 3, "hidden_size": 6, "dtype": torch.float64}
-    return torchfru.FRU(**(sizes | arguments | changes))
-
-
-def make_sru(**changes):
-    sizes = {"input_size": 3, "hidden_size": 6, "stat_size": 4, "gate_size": 5}
-    return torchfru.SRU(**(sizes | {"dtype": torch.float64} | changes))
-
-
-both = pytest.mark.parametrize("make", [make_fru, make_sru])
-backends = pytest.mark.parametrize("backend", BACKENDS)
 
 
 @both

@@ -9,7 +9,7 @@ import shutil
 
 import pytest
 import torch
-from test_layer import both, make_fru, make_sru
+from helpers import both, make_fru, make_sru
 
 import torchfru
 
