@@ -53,7 +53,8 @@ def end_with_parent() -> None:
     """Watch the pipe from the parent process; when that process dies, so does this one."""
 
     def watch() -> None:
-        while sys.stdin.buffer.read(1):
+        # not sys.stdin: the interpreter aborts at its end if a thread holds that file's lock
+        while os.read(0, 1):
             pass
         os._exit(1)  # no epoch is lost that is not lost anyway: runs resume exactly
 

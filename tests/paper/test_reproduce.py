@@ -231,6 +231,14 @@ def test_a_worker_ends_when_its_parent_is_killed(tmp_path):
     assert not is_alive(pid)
 
 
+def test_a_worker_ends_cleanly_while_its_parent_waits(tmp_path):
+    (simple,) = (run for run in select(["mix-sin"]) if str(run) == "mix-sin simple")
+    program = worker.command(simple, tmp_path, data_dir=None, threads=1, deadline=None)
+    with subprocess.Popen(program, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.wait() == 0, process.stderr.read()
+    assert simple.progress(tmp_path).kind == "finished"
+
+
 def test_the_time_left_is_judged_by_the_epochs_so_far(tmp_path):
     task = tiny("a", epochs=10)
     job = runner.Running(task, None, task.record(tmp_path), tmp_path / "log")
