@@ -108,8 +108,7 @@ def read_sequences(path: Path, spec: DataSpec) -> Sequences:
                 return Sequences(series, np.array([series.shape[1]]))
             return _npz_sequences(arrays, labelled=False)
     with open_table(path) as table:
-        given = tuple(name for name in table.names if name != reading.label)
-        columns = _sequence_columns(path, table, given, reading)
+        columns = _trained_columns(path, table, reading, may_end_early=True)
         return _table_sequences(path, table, columns, None)
 
 
@@ -121,20 +120,7 @@ def read_series(path: Path, spec: DataSpec) -> Series:
         with open_npz(path) as arrays:
             return _npz_series(arrays)
     with open_table(path) as table:
-        columns = reading.columns
-        if not columns or (not table.header and len(table.names) == len(columns)):
-            columns = tuple(name for name in table.names if name != reading.label)
-        for name in columns:
-            if name not in table.names:
-                raise DataError(
-                    f"{path}: no column {name!r}, which the model was trained on; "
-                    f"{did_you_mean(name, table.names)}"
-                )
-        if reading.column is None and len(columns) < len(table.names):
-            others = [n for n in table.names if n not in columns and n != reading.label]
-            if others:
-                raise DataError(_unknown_column(path, others[0], columns))
-        return _table_series(path, table, columns)
+        return _table_series(path, table, _trained_columns(path, table, reading))
 
 
 def _require_file(path: Path) -> None:
@@ -145,29 +131,32 @@ def _require_file(path: Path) -> None:
         raise DataError(f"{path}: expected a file that ends in {', '.join(SUFFIXES)}")
 
 
-def _sequence_columns(
-    path: Path, table: Table, given: tuple[str, ...], reading: Reading
+def _trained_columns(
+    path: Path, table: Table, reading: Reading, may_end_early: bool = False
 ) -> tuple[str, ...]:
-    """The columns to read: all, or those of training, by name; the last ones may be left out."""
+    """The columns of a table that the model was trained on, by name and in that order.
+
+    Shorter sequences may leave out the last ones. Without a header, the place is the name.
+    """
+    given = tuple(name for name in table.names if name != reading.label)
     trained = reading.columns
-    if not trained or len(trained) == 1 or (not table.header and len(given) == len(trained)):
+    one_cell = may_end_early and len(trained) == 1  # a list, which rows of cells may replace
+    if not trained or one_cell or (not table.header and len(given) == len(trained)):
         return given
-    for name in given:
-        if name not in trained:
-            raise DataError(_unknown_column(path, name, trained))
-    columns = trained[: len(given)]
+    columns = trained[: len(given)] if may_end_early else trained
     for name in columns:
         if name not in given:
-            raise DataError(f"{path}: no column {name!r}, but a later one; add it")
+            raise DataError(
+                f"{path}: no column {name!r}, which the model was trained on; "
+                f"{did_you_mean(name, given)}"
+            )
+    if reading.column is None and len(given) > len(columns):
+        other = next(name for name in given if name not in columns)
+        raise DataError(
+            f"{path}: the model was not trained on a column {other!r}; delete it, or name the "
+            "columns as in training"
+        )
     return columns
-
-
-def _unknown_column(path: Path, name: str, trained: tuple[str, ...]) -> str:
-    known = ", ".join(trained[:6]) + (", ..." if len(trained) > 6 else "")
-    return (
-        f"{path}: the model was not trained on a column {name!r}, but on {known}; delete it, or "
-        "name the columns as in training"
-    )
 
 
 # .npz ------------------------------------------------------------------------------------
