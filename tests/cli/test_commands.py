@@ -204,6 +204,6 @@ def test_the_document_names_commands_and_fields_that_exist():
 
 def test_the_documents_example_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    (block,) = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
-    exec(compile(block, str(DOCUMENT), "exec"), {})
+    blocks = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
+    exec(compile("\n".join(blocks), str(DOCUMENT), "exec"), {"__name__": "example"})
     assert float(capsys.readouterr().out) > 0

@@ -1,4 +1,4 @@
-"""Batches out of tensors in memory: one index operation a batch, no sample by sample."""
+"""Batches of tensors in memory, by one index operation per batch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..data import SequenceData, Split, Task
 from .config import DataConfig
 from .objective import count_terms
 
-CHOICE_SEED = 20_180_601  # the same samples are held back or left out whatever a run's seed is
+CHOICE_SEED = 20_180_601  # the same samples are held back for every seed of a run
 
 
 class Batch(NamedTuple):
@@ -22,12 +22,12 @@ class Batch(NamedTuple):
     inputs: Tensor
     targets: Tensor
     lengths: Tensor | None
-    terms: int  # of the loss of this share; 0 where there was nothing left to share
+    terms: int  # of the loss of this share; 0 if the batch is too small to share
     all_terms: int  # of the loss of the whole batch
 
     def scale(self, world: int) -> float:
-        """What a share's summed loss is multiplied by, so that the mean over ``world`` processes,
-        which DDP takes of their gradients, is that of the mean loss of the whole batch."""
+        """The factor of a share's summed loss that makes DDP's mean of the gradients over ``world``
+        processes the gradient of the mean loss of the whole batch."""
         return world / self.all_terms if self.terms else 0.0
 
     def to(self, device: torch.device) -> Batch:
@@ -42,8 +42,8 @@ class Batch(NamedTuple):
 class Batches:
     """Passes over a part of the data, the share of process ``rank`` of ``world``.
 
-    A pass is in the order of the data; :meth:`epoch` is in an order of its own, which depends on
-    the seed and the epoch alone: a resumed run sees what it would have seen.
+    A pass is in the order of the data. :meth:`epoch` shuffles by the seed and the epoch alone, so
+    that a resumed run sees the same batches.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Batches:
 
     def _share(self, chosen: Tensor) -> Batch:
         mine = chosen.tensor_split(self.world)[self.rank]
-        share = take(self.split, mine if len(mine) else chosen[:1])  # all must take the step
+        share = take(self.split, mine if len(mine) else chosen[:1])  # all take the step
         terms = self._count(mine)
         all_terms = terms if self.world == 1 else self._count(chosen)
         return Batch(share.inputs, share.targets, share.lengths, terms, all_terms)
@@ -97,7 +97,7 @@ def take(split: Split, chosen: Tensor) -> Split:
 
 
 def hold_back(split: Split, share: float) -> tuple[Split, Split]:
-    """A part without a share of its samples, and those samples, for validation."""
+    """Split a part into samples for training and a share for validation."""
     n = len(split.inputs)
     kept = n - max(1, round(share * n))
     if kept < 1:
@@ -107,7 +107,7 @@ def hold_back(split: Split, share: float) -> tuple[Split, Split]:
 
 
 def subsample(split: Split, limit: int | None) -> Split:
-    """A part, or as many of its samples as ``limit`` allows."""
+    """At most ``limit`` samples of a part, drawn at random."""
     if limit is None or limit >= len(split):
         return split
     return take(split, _draw(len(split))[:limit].sort().values)
@@ -126,6 +126,6 @@ def _draw(n: int) -> Tensor:
 
 
 def derive_seed(*numbers: int) -> int:
-    """One seed out of several numbers, well apart for neighbours."""
+    """One seed from several numbers; neighbouring numbers give unrelated seeds."""
     words = (len(numbers), *numbers)  # without their count, (5,) and (5, 0) would be the same
     return int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0] >> np.uint64(1))

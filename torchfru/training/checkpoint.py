@@ -1,4 +1,4 @@
-"""A checkpoint: one safetensors file, which holds numbers and JSON and so cannot run code."""
+"""A checkpoint is one safetensors file of numbers and JSON: loading one cannot run code."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NAME, EARLIER, DAMAGED = "last.safetensors", "earlier.safetensors", "damaged.saf
 
 
 class DamagedError(ValueError):
-    """A file that is not a checkpoint, or not as it was written."""
+    """The file is not a checkpoint, or was changed after it was written."""
 
 
 @dataclass
@@ -41,11 +41,11 @@ class Checkpoint:
     diverged: bool = False
     epochs: list[dict[str, Any]] = field(default_factory=list)
     split: dict[str, float] = field(default_factory=dict)
-    data: dict[str, Any] = field(default_factory=dict)  # what the model was built for
+    data: dict[str, Any] = field(default_factory=dict)  # the description of the data
     measurements: dict[str, Any] = field(default_factory=dict)
 
     def save(self, path: Path) -> None:
-        """Write the file as a whole, with a digest; the last one is kept as ``earlier``."""
+        """Write the file as a whole, with a digest. The one before is kept as ``earlier``."""
         tensors = {f"model.{name}": value for name, value in self.weights.items()}
         tensors |= {f"optimizer.{name}": value for name, value in self.optimizer.items()}
         tensors = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
@@ -83,7 +83,7 @@ class Checkpoint:
 
 
 def load_newest(folder: Path) -> tuple[Checkpoint | None, str]:
-    """The last good checkpoint of a run, if there is one, and a line on what was wrong with it."""
+    """The last good checkpoint of a run, if any, and a line on a newer one that is damaged."""
     newest, earlier = folder / NAME, folder / EARLIER
     if not newest.exists():
         return (Checkpoint.load(earlier), "") if earlier.exists() else (None, "")
@@ -98,13 +98,13 @@ def load_newest(folder: Path) -> tuple[Checkpoint | None, str]:
 
 
 def discard_damaged(folder: Path) -> None:
-    """Put the earlier checkpoint in the place of a damaged one, which gets another name."""
+    """Rename a damaged checkpoint, and put the earlier one in its place."""
     os.replace(folder / NAME, folder / DAMAGED)
     os.replace(folder / EARLIER, folder / NAME)
 
 
 def clean(folder: Path) -> None:
-    """Delete what a writer that was killed has left."""
+    """Delete the temporary files of a process that was killed."""
     remove_leftovers(folder / NAME)
     remove_leftovers(folder / EARLIER)
 
@@ -121,7 +121,7 @@ def _keep(path: Path, kept: Path) -> None:
 
 
 def _digest(tensors: dict[str, Tensor], state: str) -> str:
-    """SHA-256 of all that a checkpoint holds."""
+    """SHA-256 of the contents of a checkpoint."""
     digest = hashlib.sha256(state.encode())
     for name in sorted(tensors):
         value = tensors[name]
@@ -138,7 +138,7 @@ def _require_digest(metadata: dict[str, str], tensors: dict[str, Tensor]) -> Non
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The optimizer's state, flat."""
+    """The optimizer's state as one dictionary of tensors."""
     return {
         f"{number}.{name}": torch.as_tensor(value)
         for number, values in optimizer.state_dict()["state"].items()

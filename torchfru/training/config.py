@@ -39,7 +39,7 @@ LAYER_FIELDS = {
 
 @dataclass(frozen=True)
 class DataConfig:
-    """Which data. None leaves an option to the data set, which may not have it."""
+    """The data set and its options. None means the default of the data set."""
 
     name: str
     size: int | None = None  # sequences, where they are generated
@@ -73,7 +73,7 @@ class DataConfig:
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """Which layer, of what size. Fields of :data:`LAYER_FIELDS` are for those layers only."""
+    """The layer and its sizes. Fields of :data:`LAYER_FIELDS` are for those layers only."""
 
     layer: str
     hidden_size: int = HIDDEN_SIZE
@@ -128,7 +128,7 @@ class TrainingConfig:
 
 @dataclass(frozen=True)
 class RunConfig:
-    """One run, but for its seed."""
+    """The settings of a run, except for its seed."""
 
     data: DataConfig
     model: ModelConfig
@@ -265,7 +265,7 @@ def _convert(text: str, kind: Any) -> Any:
 
 def _describe(choices: tuple[Any, ...]) -> str:
     words = {int: "a whole number", float: "a number", str: "a text", NoneType: "none"}
-    return " or ".join(words.get(choice, "numbers with commas between") for choice in choices)
+    return " or ".join(words.get(choice, "comma-separated numbers") for choice in choices)
 
 
 def _suggest(name: str, known: list[str]) -> str:

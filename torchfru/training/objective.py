@@ -1,4 +1,4 @@
-"""What each task minimizes and measures, as sums: a sum over parts is a sum over the whole.
+"""The losses and measures of each task, as sums.
 
 A mean over half a batch is not half of the mean over the batch, unless the halves are equal.
 So every loss here is a sum, with the number of terms beside it, and is divided once.
@@ -14,12 +14,12 @@ from ..data import IGNORED, Task
 
 
 def every_step(task: Task) -> bool:
-    """Whether the task wants an answer at every step, or after the last one only."""
+    """Whether the task needs an output at every step, or only after the last one."""
     return task in ("predict", "tag")
 
 
 def first_output(task: Task, *targets: Tensor) -> int:
-    """The first step at which any of these targets counts: no answer before it is needed.
+    """The first step at which any of these targets counts. Earlier outputs are not needed.
 
     >>> first_output("tag", torch.tensor([[IGNORED, IGNORED, 3], [IGNORED, 5, 0]]))
     1
@@ -36,7 +36,7 @@ def is_accuracy(task: Task) -> bool:
 
 
 def count_terms(task: Task, targets: Tensor, lengths: Tensor | None) -> int:
-    """How many terms the loss of these targets has."""
+    """The number of terms of the loss."""
     if task == "tag":
         return int((targets != IGNORED).sum())
     if task == "predict" and lengths is not None:
@@ -60,7 +60,7 @@ def loss_sum(task: Task, output: Tensor, targets: Tensor, lengths: Tensor | None
 
 
 def count_correct(task: Task, output: Tensor, targets: Tensor) -> Tensor:
-    """How many classes are named rightly; 0 for tasks without classes."""
+    """The number of correct classes; 0 for tasks without classes."""
     if not is_accuracy(task):
         return output.new_zeros((), dtype=torch.int64)
     return (output.argmax(-1) == targets).sum()

@@ -1,4 +1,4 @@
-"""The processes of a run: how they start, what interrupts them, and what they keep quiet about."""
+"""The processes of a run: start, end, signals and processor settings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lightning.fabric.loggers.tensorboard import TensorBoardLogger
 
 
 def launch(folder: Path, devices: int, nodes: int, accelerator: str) -> Fabric:
-    """Start the other processes, if there are to be any; each of them gets here by itself."""
+    """Start the other processes, if any. Each of them runs the same program up to this line."""
     fabric = Fabric(
         accelerator=accelerator,
         devices=devices,
@@ -34,7 +34,7 @@ def launch(folder: Path, devices: int, nodes: int, accelerator: str) -> Fabric:
 
 
 def leave(fabric: Fabric) -> None:
-    """Part from the other processes together: to find a connection closed can crash a process."""
+    """End the connection to the other processes. A process that finds it closed can crash."""
     if fabric.world_size > 1:
         fabric.barrier()
         torch.distributed.destroy_process_group()

@@ -25,7 +25,7 @@ class RunBusyError(RuntimeError):
 
 @dataclass(frozen=True)
 class Run:
-    """A configuration with what else names a run, and where its files go."""
+    """A configuration, the names and the seed of its run, and the paths of its files."""
 
     experiment: str
     model: str
@@ -48,7 +48,7 @@ class Run:
 
 @contextmanager
 def locked(run: Run, patience: float) -> Iterator[None]:
-    """Keep other processes from training the same run; whatever ends this one frees it."""
+    """Keep other processes from training the same run. The lock ends with the process."""
     run.folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(run.folder / "lock")
     try:
@@ -69,7 +69,7 @@ def locked(run: Run, patience: float) -> Iterator[None]:
 def resume_from(run: Run, first: bool = True) -> Checkpoint | None:
     """The last good checkpoint of this run: same seed, same settings; None before the first.
 
-    The first process says what was wrong with a newer one, and puts that out of the way.
+    The first process reports a damaged newer one, and renames it.
     """
     checkpoint, damage = load_newest(run.folder)
     if checkpoint is None:
@@ -87,7 +87,7 @@ def resume_from(run: Run, first: bool = True) -> Checkpoint | None:
 
 
 def finished_record(run: Run, begin: Checkpoint | None) -> RunResult | None:
-    """The record of a run that has nothing left to do, brought up to date.
+    """The record of a run that needs no more training, brought up to date.
 
     A record alone suffices, since records travel without checkpoints; and a checkpoint alone
     suffices to resume, whatever became of the record.
@@ -104,7 +104,7 @@ def finished_record(run: Run, begin: Checkpoint | None) -> RunResult | None:
         return None
     if not is_over(run.config.training, record.epochs, record.diverged):
         return None
-    if record.status != "finished":  # killed between checkpoint and record, or allowed less now
+    if record.status != "finished":  # killed before the record, or now fewer epochs
         record.status, record.config = "finished", run.config.to_dict()
         record.seconds = round(sum(epoch["seconds"] for epoch in record.epochs), 3)
         record.save(run.record)
@@ -147,7 +147,7 @@ def require_same_data(run: Run, begin: Checkpoint, data: SequenceData) -> None:
 
 
 def is_over(training: TrainingConfig, epochs: list[dict[str, Any]], diverged: bool) -> bool:
-    """Whether a run has nothing left to do: no epoch, or no time for another one.
+    """Whether a run needs no more training: all epochs are done, it diverged, or time is up.
 
     >>> is_over(TrainingConfig(max_minutes=1.5), [{"seconds": 60.0}], diverged=False)
     False
@@ -160,7 +160,7 @@ def is_over(training: TrainingConfig, epochs: list[dict[str, Any]], diverged: bo
 
 
 def archive_previous(run: Run) -> None:
-    """Keep the last run's record and checkpoint under another name; a new run starts clean."""
+    """Rename the record and checkpoint of the previous run to ``previous.*``."""
     for path, name in ((run.record, "previous.json"), (run.checkpoint, "previous.safetensors")):
         if path.exists():
             run.folder.mkdir(parents=True, exist_ok=True)

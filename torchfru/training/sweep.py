@@ -80,7 +80,7 @@ class Sweep:
 
 @dataclass(frozen=True)
 class Point:
-    """A point of the grid and what came of it."""
+    """A point of the grid and its result."""
 
     lr: float
     lr_decay: float
@@ -98,7 +98,7 @@ def run_sweep(
     accelerator: str = "auto",
     report: Callable[[Point], None] = lambda point: None,
 ) -> list[Point]:
-    """Take points until none is left (or ``trials`` of them); all points, the best one first."""
+    """Train points until none is left, or ``trials`` of them. Gives all points, the best first."""
     if data is None:
         data = load(sweep.config.data.name, data_dir=data_dir, **sweep.config.data.options())
     with _quiet():
@@ -151,7 +151,7 @@ def _point(trial: FrozenTrial) -> Point:
 
 
 def _train(sweep: Sweep, trial: Trial, data: SequenceData, accelerator: str) -> float:
-    """One point, from where it was cut off; its score on the validation part."""
+    """Train one point, resuming it if it was begun. Gives its score on the validation part."""
     if "lr" not in trial.user_attrs:  # another process took the last one before us
         raise optuna.TrialPruned
     trial.set_user_attr("began", True)
@@ -195,7 +195,7 @@ def _url(sweep: Sweep, storage: str | None) -> str:
 
 @contextmanager
 def _lock(sweep: Sweep, storage: str | None) -> Iterator[None]:
-    """For one process at a time, on any machine that shares the study; whatever ends it frees it.
+    """One process at a time, on all machines that share the study. The lock ends with the process.
 
     PostgreSQL has locks of its own, which end with the connection. The file of the others is
     beside the checkpoints.
@@ -233,14 +233,14 @@ def _require_same_settings(sweep: Sweep, study: optuna.Study) -> None:
     before = study.user_attrs.get("settings", now)
     if before != now:
         raise ValueError(
-            f"the sweep {sweep.name} was begun with other settings; give the same ones to go on, "
-            "or a new --name to start another one"
+            f"the sweep {sweep.name} was begun with other settings; give the same ones to "
+            "continue it, or a new --name to start another one"
         )
     study.set_user_attr("settings", now)
 
 
 def _wait_for_work(sweep: Sweep, study: optuna.Study, storage: str | None) -> bool:
-    """Whether a point waits; for those of a process that may be dead, until that is known."""
+    """Whether a point waits. While a process may be dead, wait until that is known."""
     patience = time.monotonic() + DEAD + ALIVE
     while True:
         fail_stale_trials(study)
