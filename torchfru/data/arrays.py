@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,11 @@ BLOCK = 1 << 20
 
 class DataError(RuntimeError):
     """Data that cannot be used: one line that names the file and says what to do."""
+
+
+def damaged(path: Path | str, problem: str, name: str) -> DataError:
+    """The error for a file of the data set ``name`` that has a wrong content."""
+    return DataError(f"{path}: {problem}; delete it and run torchfru data fetch {name}")
 
 
 def generator(seed: int) -> np.random.Generator:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from ..io import file_digest
-from .arrays import Array, DataError, require_choice, sha256
+from .arrays import Array, DataError, damaged, require_choice, sha256
 from .files import Source, locate
 from .sequence import SequenceData
 from .series import forecast
@@ -70,20 +70,21 @@ def read(path: Path) -> Array:
                 values.append(_number(path, table.line_num, row["TEMP"]))
                 times.append(_time(path, table.line_num, row))
     except UnicodeDecodeError as error:
-        raise DataError(f"{path}: not a text file (byte {error.start}); {_AGAIN}") from error
+        raise _wrong(path, f"not a text file (byte {error.start})") from error
     except csv.Error as error:
-        raise DataError(f"{path}: line {table.line_num} is not CSV; {_AGAIN}") from error
+        raise _wrong(path, f"line {table.line_num} is not CSV") from error
     expected = START + np.arange(HOURS)
     if len(times) != HOURS:
-        raise DataError(f"{path}: {len(times)} hours, expected {HOURS}; {_AGAIN}")
+        raise _wrong(path, f"{len(times)} hours, expected {HOURS}")
     wrong = np.flatnonzero(np.array(times) != expected)
     if len(wrong):
         row = wrong[0]
-        raise DataError(f"{path}: row {row + 1} is {times[row]}, not {expected[row]}; {_AGAIN}")
+        raise _wrong(path, f"row {row + 1} is {times[row]}, not {expected[row]}")
     return _filled(path, np.array(values))
 
 
-_AGAIN = "delete it and run torchfru data fetch beijing"
+def _wrong(path: Path, problem: str) -> DataError:
+    return damaged(path, problem, "beijing")
 
 
 def check(path: Path) -> str:
@@ -95,7 +96,7 @@ def _check_columns(path: Path, found: object) -> None:
     names = list(found) if isinstance(found, list | tuple) else []
     missing = [name for name in COLUMNS if name not in names]
     if missing:
-        raise DataError(f"{path}: no column {', '.join(missing)}; {_AGAIN}")
+        raise _wrong(path, f"no column {', '.join(missing)}")
 
 
 def _number(path: Path, line: int, text: str | None) -> float:
@@ -106,9 +107,7 @@ def _number(path: Path, line: int, text: str | None) -> float:
     except ValueError:
         value = float("nan")
     if not abs(value) <= HOTTEST:  # or not a number
-        raise DataError(
-            f"{path}: line {line}: TEMP is {text!r}, not a temperature in degrees Celsius; {_AGAIN}"
-        )
+        raise _wrong(path, f"line {line}: TEMP is {text!r}, not a temperature in degrees Celsius")
     return value
 
 
@@ -117,13 +116,13 @@ def _time(path: Path, line: int, row: dict[str, str]) -> np.datetime64:
         year, month, day, hour = (int(row[name]) for name in COLUMNS[:4])
         return np.datetime64(f"{year:04}-{month:02}-{day:02}T{hour:02}")
     except (ValueError, TypeError):
-        raise DataError(f"{path}: line {line} has no date and hour; {_AGAIN}") from None
+        raise _wrong(path, f"line {line} has no date and hour") from None
 
 
 def _filled(path: Path, values: Array) -> Array:
     known = np.isfinite(values)
     if not known.any():
-        raise DataError(f"{path}: no temperature at all in column TEMP; {_AGAIN}")
+        raise _wrong(path, "no temperature at all in column TEMP")
     hours = np.arange(len(values))
     return np.interp(hours, hours[known], values[known])
 

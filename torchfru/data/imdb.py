@@ -8,13 +8,13 @@ import re
 import tarfile
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 import numpy as np
 
 from ..io import file_digest
-from .arrays import BLOCK, Array, DataError, integers, require_count
+from .arrays import BLOCK, Array, damaged, integers, require_count
 from .files import Source, locate, prepared
 from .sequence import SequenceData, Split
 
@@ -83,8 +83,17 @@ def vocabulary(counts: Counter[str], words: int) -> list[str]:
     return ["<pad>", "<unk>", *(word for word, _ in ranked[:words])]
 
 
+def token_ids(texts: list[list[str]], words: Sequence[str], length: int) -> Array:
+    """The ids (N, length) of texts of at most ``length`` words, padded with 0 at the end."""
+    index = {word: i for i, word in enumerate(words) if i >= FIRST_WORD}
+    ids = np.full((len(texts), length), PADDING, dtype=np.min_scalar_type(len(words)))
+    for row, text in zip(ids, texts, strict=True):
+        row[: len(text)] = [index.get(word, UNKNOWN) for word in text]
+    return ids
+
+
 def read_reviews(archive: Path) -> Reviews:
-    """The labelled reviews by name, sorted; whatever else is in the archive is passed over.
+    """The labelled reviews, sorted by name; other files of the archive are ignored.
 
     Members are read into memory one by one, and nothing is unpacked to the disk. A member that
     points outside is refused all the same: an honest archive has none.
@@ -99,9 +108,7 @@ def read_reviews(archive: Path) -> Reviews:
             while packed.read(BLOCK):  # to the end, where the checksum is
                 pass
     except (tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise DataError(
-            f"{archive}: damaged or cut short; delete it and run torchfru data fetch imdb"
-        ) from error
+        raise damaged(archive, "damaged or cut short", "imdb") from error
     _check_counts(archive, reviews)
     return dict(sorted(reviews.items()))
 
@@ -117,10 +124,7 @@ def check(archive: Path) -> str:
 def _refuse_outside(archive: Path, member: tarfile.TarInfo) -> None:
     paths = [PurePosixPath(name) for name in (member.name, member.linkname)]
     if any(path.is_absolute() or ".." in path.parts for path in paths):
-        raise DataError(
-            f"{archive}: its member {member.name!r} points outside of the archive, so it is not "
-            "the data set; delete it and run torchfru data fetch imdb"
-        )
+        raise damaged(archive, f"its member {member.name!r} points outside of it", "imdb")
 
 
 def _read(archive: Path, tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
@@ -129,9 +133,7 @@ def _read(archive: Path, tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes
         problem = f"has {member.size} bytes, too many for a review"
     file = tar.extractfile(member) if problem is None else None
     if file is None:
-        raise DataError(
-            f"{archive}: {member.name} {problem}; delete it and run torchfru data fetch imdb"
-        )
+        raise damaged(archive, f"{member.name} {problem}", "imdb")
     return file.read()
 
 
@@ -141,10 +143,8 @@ def _check_counts(archive: Path, reviews: Reviews) -> None:
         for label in CLASSES:
             found = counts[f"aclImdb/{part}/{label}"]
             if found != PER_CLASS:
-                raise DataError(
-                    f"{archive}: {found} reviews in {part}/{label}, expected {PER_CLASS}; "
-                    "delete it and run torchfru data fetch imdb"
-                )
+                problem = f"{found} reviews in {part}/{label}, expected {PER_CLASS}"
+                raise damaged(archive, problem, "imdb")
 
 
 def _tokens(reviews: Reviews) -> Iterator[tuple[str, list[str]]]:
@@ -153,15 +153,10 @@ def _tokens(reviews: Reviews) -> Iterator[tuple[str, list[str]]]:
         try:
             words = tokenize(content.decode("utf-8"))
         except UnicodeDecodeError as error:
-            raise DataError(
-                f"{name}: this review cannot be read as UTF-8 (byte {error.start}); fetch the "
-                "archive again: torchfru data fetch imdb"
-            ) from error
+            problem = f"its review {name} cannot be read as UTF-8 (byte {error.start})"
+            raise damaged("aclImdb_v1.tar.gz", problem, "imdb") from error
         if not words:
-            raise DataError(
-                f"{name}: this review has no words; fetch the archive again: "
-                "torchfru data fetch imdb"
-            )
+            raise damaged("aclImdb_v1.tar.gz", f"its review {name} has no words", "imdb")
         yield name, words
 
 
@@ -179,18 +174,10 @@ def _prepare(reviews: Reviews, words: int, length: int) -> dict[str, Array]:
     known = vocabulary(counts, words)
     made = {"words": np.array(known), "reviews_sha256": np.array(_reviews_sha256(reviews))}
     for part in texts:
-        made[f"{part}_ids"] = _ids(texts[part], known, length)
+        made[f"{part}_ids"] = token_ids(texts[part], known, length)
         made[f"{part}_lengths"] = np.array([len(text) for text in texts[part]])
         made[f"{part}_labels"] = np.array(labels[part])
     return made
-
-
-def _ids(texts: list[list[str]], known: list[str], length: int) -> Array:
-    index = {word: i for i, word in enumerate(known) if i >= FIRST_WORD}
-    ids = np.full((len(texts), length), PADDING, dtype=np.min_scalar_type(len(known)))
-    for row, text in zip(ids, texts, strict=True):
-        row[: len(text)] = [index.get(word, UNKNOWN) for word in text]
-    return ids
 
 
 def _reviews_sha256(reviews: Reviews) -> str:

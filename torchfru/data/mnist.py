@@ -12,7 +12,7 @@ import numpy as np
 
 from .arrays import (
     Array,
-    DataError,
+    damaged,
     floats,
     generator,
     integers,
@@ -73,10 +73,7 @@ class IdxFile:
         return np.frombuffer(data, dtype=np.uint8, offset=header).reshape(self.shape)
 
     def _refuse(self, path: Path, problem: str) -> None:
-        raise DataError(
-            f"{path}: not MNIST's {self.name} ({problem}); delete it and run "
-            "torchfru data fetch pixel-mnist"
-        )
+        raise damaged(path, f"not MNIST's {self.name} ({problem})", "pixel-mnist")
 
 
 FILES = (
@@ -187,9 +184,7 @@ def _unzip(path: Path, limit: int) -> bytes:
         with gzip.open(path) as file:
             return file.read(limit)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(
-            f"{path}: damaged or cut short; delete it and run torchfru data fetch pixel-mnist"
-        ) from error
+        raise damaged(path, "damaged or cut short", "pixel-mnist") from error
 
 
 def _times(sizes: tuple[int, ...] | list[int]) -> str:

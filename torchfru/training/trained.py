@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ..data import DataError, DataSpec, Split, tokenize
+from ..data.imdb import token_ids
 from ..data.user_file import read_sequences, read_series
 from ..io import file_problem
 from ..nn import SequenceModel
@@ -21,7 +22,6 @@ from .loop import build_model
 from .objective import every_step
 
 BATCH = 256
-PADDING, UNKNOWN = 0, 1  # token ids
 
 
 @dataclass(frozen=True)
@@ -187,8 +187,5 @@ def _read_texts(spec: DataSpec, path: Path) -> Split:
     for i, text in enumerate(texts):
         if not text:
             raise DataError(f"{path}: line {i + 1} has no words; give each line a text")
-    index = {word: i for i, word in enumerate(spec.words)}
-    ids = torch.full((len(texts), spec.seq_len), PADDING)
-    for row, text in zip(ids, texts, strict=True):
-        row[: len(text)] = torch.tensor([index.get(word, UNKNOWN) for word in text])
+    ids = torch.from_numpy(token_ids(texts, spec.words, spec.seq_len).astype(np.int64))
     return Split(ids, ids, torch.tensor([len(text) for text in texts]))
