@@ -8,6 +8,7 @@ that the rest of this package knows about it.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -69,7 +70,8 @@ class Fourier(Basis):
     def rows(self, steps: Tensor, freqs: Tensor, phase: Tensor | None, seq_len: int) -> Tensor:
         # f t / T counts up to seq_len turns, where float32 has no digits left for the angle:
         # whole turns are dropped in float64 first.
-        turns = steps.unsqueeze(-1).to(_exact(steps)) * (freqs.to(_exact(steps)) / seq_len)
+        exact = _exact(steps)
+        turns = steps.unsqueeze(-1).to(exact) * (freqs.to(exact) / seq_len)
         angle = turns.frac_().mul_(2 * math.pi).to(_at_least_float32(freqs))
         return torch.cos(angle if phase is None else angle + phase)
 
@@ -164,12 +166,20 @@ def check_rows(rows: Tensor, steps: Tensor, freqs: Tensor) -> Tensor:
     return rows
 
 
-def check_bounded(basis: Basis, freqs: Tensor, phase: Tensor | None, seq_len: int) -> None:
-    """Refuse a basis that leaves [-1, 1] somewhere in t = 1..seq_len."""
+def check_bounded(
+    basis: Basis, values: Sequence[float], freqs: Tensor, phase: Tensor | None, seq_len: int
+) -> None:
+    """Refuse a basis that leaves [-1, 1] somewhere in t = 1..seq_len.
+
+    ``values`` are those of ``freqs``, which on the meta device has none; phases are 0 there.
+    """
+    if freqs.is_meta:
+        freqs = torch.tensor(values, dtype=freqs.dtype, device="cpu")
+        phase = None if phase is None else torch.zeros_like(phase, device="cpu")
     for first in range(1, seq_len + 1, CHECK_STEPS):
         last = min(first + CHECK_STEPS - 1, seq_len)
         steps = torch.arange(first, last + 1, device=freqs.device)
-        with torch.no_grad():
+        with torch.no_grad(), torch.device(freqs.device):
             rows = check_rows(basis.rows(steps, freqs, phase, seq_len), steps, freqs)
         outside = ~(rows.abs() <= 1 + 1e-6)  # NaN counts as outside
         if outside.any():
@@ -178,6 +188,29 @@ def check_bounded(basis: Basis, freqs: Tensor, phase: Tensor | None, seq_len: in
                 f"basis: values must lie within [-1, 1], got {rows[t, k].item():g} at step "
                 f"{first + t} of function {k}; scale the basis"
             )
+
+
+def choose_freqs(
+    basis: Basis, freqs: Sequence[float] | Tensor | None, num_freqs: int, seq_len: int, owner: str
+) -> tuple[float, ...]:
+    """The frequencies that a user gave, checked, or the default ones of the basis.
+
+    >>> choose_freqs(BASES["walsh"], None, 3, seq_len=8, owner="FRU")
+    (0.0, 1.0, 2.0)
+    """
+    if freqs is None:
+        with torch.device("cpu"):  # values are needed, also of a layer that is built on meta
+            return tuple(basis.default_freqs(num_freqs, seq_len).tolist())
+    chosen = torch.as_tensor(freqs, dtype=torch.float64, device="cpu").detach()
+    if tuple(chosen.shape) != (num_freqs,):
+        raise ValueError(
+            f"{owner}: freqs must hold num_freqs={num_freqs} values, got the shape "
+            f"{tuple(chosen.shape)}; give num_freqs the number of your frequencies"
+        )
+    if not bool(chosen.isfinite().all()):
+        raise ValueError(f"{owner}: freqs must be finite, got {chosen.tolist()}")
+    basis.check_freqs(chosen)
+    return tuple(chosen.tolist())
 
 
 def log_frequencies(num_freqs: int, max_freq: float, min_freq: float = MIN_FREQ) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..basis import BASES, Basis, check_bounded, check_rows, resolve_basis
+from ..basis import BASES, Basis, check_bounded, check_rows, choose_freqs, resolve_basis
 from ..defaults import BASIS, FREQ_DIM, FREQS_PER_BLOCK, GATE_SIZE, NONLINEARITY, NUM_FREQS
 from ..ops import fru_scan, reference
 from ..ops.steps import exporting
@@ -61,6 +61,10 @@ class FRU(RecurrentLayer):
 
     step_names = ("u", "t")
     freqs: Tensor
+    seq_len: int
+    num_freqs: int
+    freq_dim: int
+    freqs_per_block: int
 
     def __init__(
         self,
@@ -105,20 +109,16 @@ class FRU(RecurrentLayer):
                 f"{self._name}: num_freqs must be divisible by freqs_per_block, got "
                 f"num_freqs={num_freqs}, freqs_per_block={freqs_per_block}"
             )
-        self.state_size = num_freqs * freq_dim
+        self.state_size, self.inner_size = num_freqs * freq_dim, freqs_per_block * freq_dim
         self.basis = resolve_basis(basis)
-        self._first_freqs = tuple(self._choose_freqs(freqs).tolist())
+        self._first_freqs = choose_freqs(self.basis, freqs, num_freqs, seq_len, self._name)
         self._register_parameters(device, dtype)
         self.register_buffer("freqs", torch.empty(num_freqs, device=device, dtype=dtype))
         self.reset_parameters()
         if self.basis not in BASES.values():
             for suffix in self._suffixes():
-                self._check_own_basis(suffix)
-
-    seq_len: int
-    num_freqs: int
-    freq_dim: int
-    freqs_per_block: int
+                phase = getattr(self, f"phase{suffix}", None)
+                check_bounded(self.basis, self._first_freqs, self.freqs, phase, seq_len)
 
     # Parameters ---------------------------------------------------------------------------
 
@@ -129,18 +129,8 @@ class FRU(RecurrentLayer):
             self.freqs.copy_(torch.tensor(self._first_freqs, dtype=torch.float64, device="cpu"))
 
     def _parameter_shapes(self, input_size: int) -> dict[str, tuple[int, ...]]:
-        n_g, n_y = self.gate_size, self.hidden_size
-        n_u, n_h = self.state_size, self.freqs_per_block * self.freq_dim
-        shapes: dict[str, tuple[int, ...]] = {
-            "weight_ug": (n_g, n_u),
-            "bias_g": (n_g,),
-            "weight_gh": (n_h, n_g),
-            "weight_xh": (n_h, input_size),
-            "bias_h": (n_h,),
-            "weight_uy": (n_y, n_u),
-            "bias_y": (n_y,),
-        }
-        return shapes | ({"phase": (self.num_freqs,)} if self.basis.has_phase else {})
+        phase: dict[str, tuple[int, ...]] = {"phase": (self.num_freqs,)}
+        return super()._parameter_shapes(input_size) | (phase if self.basis.has_phase else {})
 
     def cell(self, layer: int = 0, reverse: bool = False) -> FRUCell:
         """A cell that shares the parameters of one layer and direction: for stepping."""
@@ -181,30 +171,6 @@ class FRU(RecurrentLayer):
             together = agree is not None and bool(agree.all())
             steps = steps + t[0] if together else steps.unsqueeze(-1) + t
         return steps.clamp(max=self.seq_len)  # padding may exceed seq_len
-
-    def _choose_freqs(self, freqs: Sequence[float] | Tensor | None) -> Tensor:
-        if freqs is None:
-            with torch.device("cpu"):  # values are needed, also of a layer that is built on meta
-                return self.basis.default_freqs(self.num_freqs, self.seq_len)
-        chosen = torch.as_tensor(freqs, dtype=torch.float64, device="cpu").detach()
-        if tuple(chosen.shape) != (self.num_freqs,):
-            raise ValueError(
-                f"{self._name}: freqs must hold num_freqs={self.num_freqs} values, got the shape "
-                f"{tuple(chosen.shape)}; give num_freqs the number of your frequencies"
-            )
-        if not bool(chosen.isfinite().all()):
-            raise ValueError(f"{self._name}: freqs must be finite, got {chosen.tolist()}")
-        self.basis.check_freqs(chosen)
-        return chosen
-
-    def _check_own_basis(self, suffix: str) -> None:
-        """Refuse a user's basis that leaves [-1, 1], on meta with phases of 0."""
-        freqs, phase = self.freqs, getattr(self, f"phase{suffix}", None)
-        if freqs.is_meta:
-            freqs = torch.tensor(self._first_freqs, dtype=freqs.dtype, device="cpu")
-            phase = None if phase is None else torch.zeros_like(phase, device="cpu")
-        with torch.device(freqs.device):
-            check_bounded(self.basis, freqs, phase, self.seq_len)
 
     # Forward ------------------------------------------------------------------------------
 
@@ -265,10 +231,6 @@ class FRU(RecurrentLayer):
 
     # One step -----------------------------------------------------------------------------
 
-    def step_start(self, n: int) -> tuple[Tensor, ...]:
-        """The state of :meth:`step` before the first one: u, and the steps taken, t (N,)."""
-        return *super().step_start(n), torch.zeros(n, dtype=torch.int64)
-
     def step_tables(self) -> dict[str, Tensor]:
         """c(t) of every layer, (seq_len, K): an exported step needs no operator of the basis."""
         return {
@@ -276,14 +238,12 @@ class FRU(RecurrentLayer):
             for k in range(self.num_layers)
         }
 
-    def _step_layer(self, layer: int, x: Tensor, u: Tensor, rates: Tensor) -> Tensor:
-        weights = weights_of(self, self.suffix(layer))
-        return reference.step(x, u, rates, weights, self.nonlinearity)
-
-    def _step_rates(
+    def _step_layer(
         self, layer: int, x: Tensor, state: tuple[Tensor, ...], tables: dict[str, Tensor]
     ) -> Tensor:
-        return tables[f"rows_l{layer}"][state[1]]  # (N, K), of the step t + 1
+        row = tables[f"rows_l{layer}"][state[1]]  # (N, K), of the step t + 1
+        weights = weights_of(self, self.suffix(layer))
+        return reference.step(x, state[0][layer], row, weights, self.nonlinearity)
 
 
 class FRUCell(RecurrentCell, FRU):

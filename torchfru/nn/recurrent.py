@@ -1,7 +1,7 @@
 """The contract of ``torch.nn.LSTM`` for layers and cells: arguments, shapes, state, errors.
 
-A subclass names its parameters (``_parameter_shapes``) and scans a sequence with one layer in one
-direction (``_scan_layer``). Layers, directions, padding, packing and state are handled here.
+A subclass scans a sequence with one layer in one direction (``_scan_layer``). Layers, directions,
+padding, packing and state are handled here.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ class RecurrentLayer(nn.Module):
     """
 
     state_size: int  # n_u
+    inner_size: int  # n_h
     step_names: tuple[str, ...] = ("u",)  # the state of :meth:`step`
 
     def __init__(
@@ -77,10 +78,6 @@ class RecurrentLayer(nn.Module):
 
     # A subclass provides ------------------------------------------------------------------
 
-    def _parameter_shapes(self, input_size: int) -> dict[str, tuple[int, ...]]:
-        """Names, without suffix, and shapes of the parameters of one layer and direction."""
-        raise NotImplementedError
-
     def _scan_layer(
         self,
         suffix: str,
@@ -97,8 +94,10 @@ class RecurrentLayer(nn.Module):
         """
         raise NotImplementedError
 
-    def _step_layer(self, layer: int, x: Tensor, u: Tensor, rates: Tensor) -> Tensor:
-        """u (N, n_u) after one step of one layer on x (N, n_in)."""
+    def _step_layer(
+        self, layer: int, x: Tensor, state: tuple[Tensor, ...], tables: dict[str, Tensor]
+    ) -> Tensor:
+        """u (N, n_u) of one layer after one step on x (N, n_in), for :meth:`step`."""
         raise NotImplementedError
 
     # Parameters ---------------------------------------------------------------------------
@@ -119,6 +118,18 @@ class RecurrentLayer(nn.Module):
     def _suffixes(self) -> list[str]:
         directions = (False, True)[: self.num_directions]
         return [self.suffix(k, back) for k in range(self.num_layers) for back in directions]
+
+    def _parameter_shapes(self, input_size: int) -> dict[str, tuple[int, ...]]:
+        """Names, without suffix, and shapes of the parameters of one layer and direction."""
+        return {
+            "weight_ug": (self.gate_size, self.state_size),
+            "bias_g": (self.gate_size,),
+            "weight_gh": (self.inner_size, self.gate_size),
+            "weight_xh": (self.inner_size, input_size),
+            "bias_h": (self.inner_size,),
+            "weight_uy": (self.hidden_size, self.state_size),
+            "bias_y": (self.hidden_size,),
+        }
 
     def _register_parameters(self, device: Any, dtype: Any) -> None:
         """Empty parameters; None for the biases of a module without them."""
@@ -268,8 +279,9 @@ class RecurrentLayer(nn.Module):
         return u, u.new_zeros(layers, n, dtype=torch.int64)
 
     def step_start(self, n: int) -> tuple[Tensor, ...]:
-        """The state of :meth:`step` before the first one: u (num_layers, N, n_u)."""
-        return (torch.zeros(self.num_layers, n, self.state_size),)
+        """The state of :meth:`step` before the first one: u (num_layers, N, n_u), and t (N,)."""
+        u, t = self.start_state(n, torch.zeros(()))
+        return (u, t[0])[: len(self.step_names)]
 
     def step_tables(self) -> dict[str, Tensor]:
         """Constants of :meth:`step` that are worth keeping in a file: none, in general."""
@@ -279,18 +291,12 @@ class RecurrentLayer(nn.Module):
         self, x: Tensor, state: tuple[Tensor, ...], tables: dict[str, Tensor]
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """One step of all layers on x (N, n_in): y (N, n_y) and the next state."""
-        u, memories = state[0], []
+        memories = []
         for k in range(self.num_layers):
-            memory = self._step_layer(k, x, u[k], self._step_rates(k, x, state, tables))
+            memories.append(self._step_layer(k, x, state, tables))
             weights = weights_of(self, self.suffix(k))
-            x = nn.functional.linear(memory, weights.weight_uy, weights.bias_y)
-            memories.append(memory)
+            x = nn.functional.linear(memories[-1], weights.weight_uy, weights.bias_y)
         return x, (torch.stack(memories), *(t + 1 for t in state[1:]))
-
-    def _step_rates(
-        self, layer: int, x: Tensor, state: tuple[Tensor, ...], tables: dict[str, Tensor]
-    ) -> Tensor:
-        raise NotImplementedError
 
     # Checks -------------------------------------------------------------------------------
 

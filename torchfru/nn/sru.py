@@ -76,7 +76,7 @@ class SRU(RecurrentLayer):
             raise ValueError(
                 f"{self._name}: alphas must be one or more decays in [0, 1), got {self.alphas}"
             )
-        self.stat_size = stat_size
+        self.stat_size = self.inner_size = stat_size
         self.state_size = len(self.alphas) * stat_size
         self._register_parameters(device, dtype)
         self.reset_parameters()
@@ -94,17 +94,6 @@ class SRU(RecurrentLayer):
         dtype = torch.promote_types(x.dtype, torch.float32)
         # Filled, not copied from the CPU, which a CUDA graph cannot do.
         return torch.stack([x.new_full((), alpha, dtype=dtype) for alpha in self.alphas])
-
-    def _parameter_shapes(self, input_size: int) -> dict[str, tuple[int, ...]]:
-        return {
-            "weight_ug": (self.gate_size, self.state_size),
-            "bias_g": (self.gate_size,),
-            "weight_gh": (self.stat_size, self.gate_size),
-            "weight_xh": (self.stat_size, input_size),
-            "bias_h": (self.stat_size,),
-            "weight_uy": (self.hidden_size, self.state_size),
-            "bias_y": (self.hidden_size,),
-        }
 
     def _scan_layer(
         self,
@@ -128,14 +117,11 @@ class SRU(RecurrentLayer):
         )
         return F.linear(u, weights.weight_uy, weights.bias_y) if y is None else y, u
 
-    def _step_layer(self, layer: int, x: Tensor, u: Tensor, rates: Tensor) -> Tensor:
-        weights = weights_of(self, self.suffix(layer))
-        return sru.step(x, u, rates, weights, self.nonlinearity)
-
-    def _step_rates(
+    def _step_layer(
         self, layer: int, x: Tensor, state: tuple[Tensor, ...], tables: dict[str, Tensor]
     ) -> Tensor:
-        return self.decays_for(x)
+        weights = weights_of(self, self.suffix(layer))
+        return sru.step(x, state[0][layer], self.decays_for(x), weights, self.nonlinearity)
 
 
 class SRUCell(RecurrentCell, SRU):
