@@ -67,25 +67,26 @@ def forward_loop(
     """h(t) = phi(W2 phi(z(t)) + U x(t) + b2), z(t+1) = z(t) + A(t) h(t)."""
     n = (tl.program_id(0) * BATCH + tl.arange(0, BATCH)).to(tl.int64)[:, None]
     g, j = tl.arange(0, GATE)[None, :], tl.arange(0, TILE)[None, :]
+    g_down, j_down = tl.arange(0, GATE)[:, None], tl.arange(0, TILE)[:, None]
     z_at, sample = z + n * GATE + g, n < samples
     z_now = tl.load(z_at, sample, 0.0)  # (BATCH, GATE)
     if RAGGED:
         length = tl.load(lengths + n, sample, 0)
     if ONE_TILE:
-        w2_t = tl.load(w2 + j * GATE + g.T, j < n_h, 0.0)  # (GATE, TILE)
+        w2_t = tl.load(w2 + j * GATE + g_down, j < n_h, 0.0)  # (GATE, TILE)
     for t in range(steps):
         gate = phi(z_now, KIND)
         for first in range(0, TILE if ONE_TILE else n_h, TILE):
-            k = first + j
+            k, k_down = first + j, first + j_down
             if not ONE_TILE:
-                w2_t = tl.load(w2 + k * GATE + g.T, k < n_h, 0.0)
+                w2_t = tl.load(w2 + k * GATE + g_down, k < n_h, 0.0)
             h_at, h_mask = (t * samples + n) * n_h + k, sample & (k < n_h)
             drive = tl.load(from_x + h_at, h_mask, 0.0)
             h_now = phi(tl.dot(gate, w2_t, drive, input_precision="ieee"), KIND)
             if RAGGED:
                 h_now = tl.where(t < length, h_now, 0.0)
             tl.store(h + h_at, h_now, h_mask)
-            a_t = tl.load(a + (t * GATE + g) * n_h + k.T, k.T < n_h, 0.0)
+            a_t = tl.load(a + (t * GATE + g) * n_h + k_down, k_down < n_h, 0.0)
             z_now = tl.dot(h_now, a_t, z_now, input_precision="ieee")  # a_t: (TILE, GATE)
     tl.store(z_at, z_now, sample)
 
@@ -113,12 +114,13 @@ def backward_loop(
     """d_a(t) = phi'(a(t)) (d_h(t) + A(t)^T d_z), then d_z += phi'(z(t)) W2^T d_a(t)."""
     n = (tl.program_id(0) * BATCH + tl.arange(0, BATCH)).to(tl.int64)[:, None]
     g, j = tl.arange(0, GATE)[None, :], tl.arange(0, TILE)[None, :]
+    g_down, j_down = tl.arange(0, GATE)[:, None], tl.arange(0, TILE)[:, None]
     z_at, sample = n * GATE + g, n < samples
     d_z_now = tl.load(d_z + z_at, sample, 0.0)  # (BATCH, GATE)
     if RAGGED:
         length = tl.load(lengths + n, sample, 0)
     if ONE_TILE:
-        w2_now = tl.load(w2 + j.T * GATE + g, j.T < n_h, 0.0)  # (TILE, GATE)
+        w2_now = tl.load(w2 + j_down * GATE + g, j_down < n_h, 0.0)  # (TILE, GATE)
     for back in range(steps):
         t = steps - 1 - back
         now = (t * samples + n) * GATE + g
@@ -126,11 +128,11 @@ def backward_loop(
         gate = tl.load(gates + now, sample, 0.0)
         d_gate = tl.zeros((BATCH, GATE), tl.float32)
         for first in range(0, TILE if ONE_TILE else n_h, TILE):
-            k = first + j
+            k, k_down = first + j, first + j_down
             if not ONE_TILE:
-                w2_now = tl.load(w2 + k.T * GATE + g, k.T < n_h, 0.0)
+                w2_now = tl.load(w2 + k_down * GATE + g, k_down < n_h, 0.0)
             h_at, h_mask = (t * samples + n) * n_h + k, sample & (k < n_h)
-            a_t = tl.load(a + (t * GATE + g.T) * n_h + k, k < n_h, 0.0)
+            a_t = tl.load(a + (t * GATE + g_down) * n_h + k, k < n_h, 0.0)
             d_now = tl.load(d_h + h_at, h_mask, 0.0)
             d_now = tl.dot(d_z_now, a_t, d_now, input_precision="ieee")  # a_t: (GATE, TILE)
             d_now *= slope(tl.load(h + h_at, h_mask, 0.0), KIND)

@@ -34,7 +34,9 @@ def forward_wide(
 ):
     """h(t) = phi(W2 phi(z(t)) + U x(t) + b2), z(t+1) = z(t) + A(t) h(t)."""
     n = (tl.program_id(0) * BATCH + tl.arange(0, BATCH)).to(tl.int64)[:, None]
-    part, j, sample = tl.arange(0, PART)[None, :], tl.arange(0, TILE)[None, :], n < samples
+    sample, column = n < samples, tl.arange(0, PART).to(tl.int64)
+    part, j = column[None, :], tl.arange(0, TILE)[None, :]
+    part_down, j_down = column[:, None], tl.arange(0, TILE)[:, None]
     if RAGGED:
         length = tl.load(lengths + n, sample, 0)
     for t in range(steps):
@@ -43,9 +45,9 @@ def forward_wide(
             h_at, h_mask = (t * samples + n) * n_h + k, sample & (k < n_h)
             total = tl.load(from_x + h_at, h_mask, 0.0)
             for start in range(0, GATE, PART):
-                g = start + part
+                g, g_down = start + part, start + part_down
                 gate = phi(tl.load(z + n * GATE + g, sample, 0.0), KIND)
-                w2_t = tl.load(w2 + k * GATE + g.T, k < n_h, 0.0)  # (PART, TILE)
+                w2_t = tl.load(w2 + k * GATE + g_down, k < n_h, 0.0)  # (PART, TILE)
                 total = tl.dot(gate, w2_t, total, input_precision="ieee")
             h_now = phi(total, KIND)
             if RAGGED:
@@ -56,9 +58,9 @@ def forward_wide(
             g = start + part
             z_now = tl.load(z + n * GATE + g, sample, 0.0)  # (BATCH, PART)
             for first in range(0, n_h, TILE):
-                k = first + j
+                k, k_down = first + j, first + j_down
                 h_now = tl.load(h + (t * samples + n) * n_h + k, sample & (k < n_h), 0.0)
-                a_t = tl.load(a + (t * GATE + g) * n_h + k.T, k.T < n_h, 0.0)  # (TILE, PART)
+                a_t = tl.load(a + (t * GATE + g) * n_h + k_down, k_down < n_h, 0.0)  # (TILE, PART)
                 z_now = tl.dot(h_now, a_t, z_now, input_precision="ieee")
             tl.store(z + n * GATE + g, z_now, sample)
         tl.debug_barrier()
@@ -86,7 +88,9 @@ def backward_wide(
 ):
     """d_a(t) = phi'(a(t)) (d_h(t) + A(t)^T d_z), then d_z += phi'(z(t)) W2^T d_a(t)."""
     n = (tl.program_id(0) * BATCH + tl.arange(0, BATCH)).to(tl.int64)[:, None]
-    part, j, sample = tl.arange(0, PART)[None, :], tl.arange(0, TILE)[None, :], n < samples
+    sample, column = n < samples, tl.arange(0, PART).to(tl.int64)
+    part, j = column[None, :], tl.arange(0, TILE)[None, :]
+    part_down, j_down = column[:, None], tl.arange(0, TILE)[:, None]
     if RAGGED:
         length = tl.load(lengths + n, sample, 0)
     for back in range(steps):
@@ -96,9 +100,9 @@ def backward_wide(
             h_at, h_mask = (t * samples + n) * n_h + k, sample & (k < n_h)
             d_now = tl.load(d_h + h_at, h_mask, 0.0)
             for start in range(0, GATE, PART):
-                g = start + part
+                g, g_down = start + part, start + part_down
                 d_z_now = tl.load(d_z + n * GATE + g, sample, 0.0)
-                a_t = tl.load(a + (t * GATE + g.T) * n_h + k, k < n_h, 0.0)  # (PART, TILE)
+                a_t = tl.load(a + (t * GATE + g_down) * n_h + k, k < n_h, 0.0)  # (PART, TILE)
                 d_now = tl.dot(d_z_now, a_t, d_now, input_precision="ieee")
             d_now *= slope(tl.load(h + h_at, h_mask, 0.0), KIND)
             if RAGGED:
@@ -110,9 +114,9 @@ def backward_wide(
             now = (t * samples + n) * GATE + g
             d_gate = tl.zeros((BATCH, PART), tl.float32)
             for first in range(0, n_h, TILE):
-                k = first + j
+                k, k_down = first + j, first + j_down
                 d_now = tl.load(d_h + (t * samples + n) * n_h + k, sample & (k < n_h), 0.0)
-                w2_now = tl.load(w2 + k.T * GATE + g, k.T < n_h, 0.0)  # (TILE, PART)
+                w2_now = tl.load(w2 + k_down * GATE + g, k_down < n_h, 0.0)  # (TILE, PART)
                 d_gate = tl.dot(d_now, w2_now, d_gate, input_precision="ieee")
             d_z_now = tl.load(d_z + n * GATE + g, sample, 0.0)
             tl.store(d_z_steps + now, d_z_now, sample)
