@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -55,7 +55,6 @@ def bench(
 
     from torchfru.io import write_atomically
 
-    from .measure import count_turns, run_benchmark
     from .report import markdown
 
     torch.set_flush_denormal(flush_denormals)  # before there are threads, which take it over
@@ -63,15 +62,7 @@ def bench(
         shape = _shape(preset, steps, batch)
         names = _names(only, shape)
     console = Console()
-    columns = (TextColumn("{task.description:36}"), BarColumn(), TimeRemainingColumn())
-    # drawn between measurements only, not by a thread that would run beside them
-    with Progress(*columns, console=console, transient=True, auto_refresh=False) as progress:
-        task = progress.add_task("", total=count_turns(rounds, names, sweeps))
-
-        def tick(name: str) -> None:
-            progress.update(task, advance=1, description=name, refresh=True)
-
-        found = run_benchmark(shape, rounds, names, memory=memory, sweeps=sweeps, tick=tick)
+    found = _run(shape, rounds, names, memory=memory, sweeps=sweeps, console=console)
     document = {"preset": preset, **found, "flush_denormals": flush_denormals}
     document = json.loads(json.dumps(document))  # as it will be read
     text = markdown(document)
@@ -83,6 +74,22 @@ def bench(
 
         draw(document, plot)
         console.print(f"Plot: {plot}")
+
+
+def _run(
+    shape: Shape, rounds: int, names: list[str], *, memory: bool, sweeps: bool, console: Console
+) -> dict[str, Any]:
+    """Measure, with a bar that is drawn between measurements, not by a thread beside them."""
+    from .measure import count_turns, run_benchmark
+
+    columns = (TextColumn("{task.description:36}"), BarColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, auto_refresh=False) as progress:
+        task = progress.add_task("", total=count_turns(rounds, names, sweeps))
+
+        def tick(name: str) -> None:
+            progress.update(task, advance=1, description=name, refresh=True)
+
+        return run_benchmark(shape, rounds, names, memory=memory, sweeps=sweeps, tick=tick)
 
 
 def _shape(preset: str, steps: int | None, batch: int | None) -> Shape:
