@@ -256,7 +256,7 @@ def kernel_rate(shape: Shape, rounds: int) -> Rate | None:
     """The forward loop alone, and torch's product of two 2048 x 2048 matrices, in turn."""
     if "numba" not in available_backends():
         return None
-    from torchfru.ops.loop import choose_loop
+    from torchfru.ops.cpu.scan import choose_loop
 
     n_g, n_h, size = shape.gate_size, shape.freq_dim, 2048
     x = torch.randn(shape.steps, shape.batch, shape.input_size)
@@ -264,13 +264,13 @@ def kernel_rate(shape: Shape, rounds: int) -> Rate | None:
         torch.randn(n_h, n_g) / 10, torch.randn(n_h, shape.input_size), None, shape.batch, "relu"
     )
     a = loop.lay_out(torch.randn(shape.steps, n_g, n_h) / shape.steps)
-    h, kept = loop.new_hidden(shape.steps), loop.new_kept(shape.steps)
+    h, checkpoints = loop.new_hidden(shape.steps), loop.new_checkpoints(shape.steps)
     z = loop.pack_z(torch.zeros(shape.batch, n_g))
     left, right = torch.randn(size, size), torch.randn(size, size)
     kernel, product = Timing(), Timing()
     for turn in range(rounds + 1):
         timings = (
-            (kernel, _seconds(lambda: loop.forward(x, a, None, z.zero_(), kept, h))),
+            (kernel, _seconds(lambda: loop.forward(x, a, None, z.zero_(), checkpoints, h))),
             (product, _seconds(torch.mm, left, right)),
         )
         for timing, seconds in timings:

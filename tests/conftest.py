@@ -15,7 +15,7 @@ import torchfru
 
 # Numba looks at the file of a kernel only to see whether what it has compiled is still good, not
 # at the files that the kernel uses: here every state of the sources has a cache of its own.
-_sources = sorted((Path(torchfru.__file__).parent / "ops").glob("*.py"))
+_sources = sorted((Path(torchfru.__file__).parent / "ops").rglob("*.py"))
 _state = hashlib.sha256(b"".join(path.read_bytes() for path in _sources)).hexdigest()[:16]
 _cache = Path(tempfile.gettempdir()) / f"torchfru-tests-{os.getuid()}-{_state}"
 os.environ.setdefault("NUMBA_CACHE_DIR", str(_cache))

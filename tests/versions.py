@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 # test_model needs the packages for training.
-TESTS = ("tests/nn", "--ignore=tests/nn/test_model.py", "tests/ops/test_use_backend.py")
+TESTS = ("tests/nn", "--ignore=tests/nn/test_model.py", "tests/ops", "--ignore=tests/ops/gpu")
 
 
 def as_numbers(version: str) -> tuple[int, ...]:

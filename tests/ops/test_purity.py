@@ -135,9 +135,9 @@ print("pure")
 
 
 def lane_bytes() -> int:
-    from torchfru.ops import vectors
+    from torchfru.ops.cpu import simd
 
-    return vectors.VECTOR_BYTES
+    return simd.VECTOR_BYTES
 
 
 @pytest.mark.parametrize("features", ["+avx2,+fma", pytest.param("", marks=pytest.mark.long)])
@@ -157,8 +157,8 @@ def test_narrower_vectors_change_nothing_either(features):
 
 def test_a_kernel_that_writes_to_its_inputs_does_not_compile():
     numba = pytest.importorskip("numba")
-    from torchfru.ops import simd
-    from torchfru.ops.arrays import read_only, writable
+    from torchfru.ops.cpu import simd
+    from torchfru.ops.cpu.runtime import kernel_arrays
 
     @numba.njit
     def store_vector(array):
@@ -171,9 +171,10 @@ def test_a_kernel_that_writes_to_its_inputs_does_not_compile():
     tensor = torch.ones(16)
     for kernel in (store_vector, store_number):
         with pytest.raises(numba.TypingError):
-            kernel(read_only(tensor))
-        kernel(writable(tensor))
-    np.testing.assert_array_equal(read_only(tensor), [1.0] + [0.0] * 15)
+            kernel(*kernel_arrays([tensor]))
+        kernel(*kernel_arrays([], write=[tensor]))
+    (array,) = kernel_arrays([tensor])
+    np.testing.assert_array_equal(array, [1.0] + [0.0] * 15)
     with pytest.raises(ValueError, match="read-only"):
-        read_only(tensor)[0] = 1
+        array[0] = 1
     tensor.untyped_storage().resize_(0)  # NumPy holds no claim to the storage

@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import collapsed, fused, gpu, reference, sru
+from . import collapsed, gpu, reference, sru
+from .cpu import scan as cpu
 from .gpu import check, operator
-from .steps import exporting
 from .weights import NONLINEARITIES, Weights, transforms_active
 
 __all__ = [
@@ -33,7 +33,7 @@ Scan = Callable[..., tuple[Tensor | None, Tensor]]
 
 _FRU_SCANS: dict[str, Scan] = {"reference": reference.scan, "collapsed": collapsed.scan}
 if find_spec("numba") is not None:
-    _FRU_SCANS["numba"] = fused.scan
+    _FRU_SCANS["numba"] = cpu.scan
 if find_spec("triton") is not None:
     _FRU_SCANS["triton"] = operator.scan
 
@@ -147,13 +147,13 @@ def fru_scan(
 ) -> tuple[Tensor | None, Tensor]:
     """The scan that :func:`torchfru.ops.reference.scan` defines, by the chosen backend.
 
-    No u is an empty memory.
+    u=None means zeros.
     """
     # Samples at different times share no A(t): for them only the direct form exists.
     name = "reference" if rows.dim() == 3 else _pick(x, len(weights.weight_ug))
     if u is None and name != "numba":
         u = _empty(x, weights)
-    return _accumulate(_FRU_SCANS[name], x, u, rows, weights, **options)
+    return _in_float32(_FRU_SCANS[name], x, u, rows, weights, **options)
 
 
 def sru_scan(
@@ -161,7 +161,7 @@ def sru_scan(
 ) -> tuple[Tensor | None, Tensor]:
     """The scan that :func:`torchfru.ops.sru.reference_scan` defines, by the chosen backend."""
     scan = sru.reference_scan if chosen_backend() == "reference" else sru.fast_scan
-    return _accumulate(scan, x, _empty(x, weights) if u is None else u, alphas, weights, **options)
+    return _in_float32(scan, x, _empty(x, weights) if u is None else u, alphas, weights, **options)
 
 
 def _empty(x: Tensor, weights: Weights) -> Tensor:
@@ -181,7 +181,7 @@ def _pick(x: Tensor, n_g: int) -> str:
         raise ValueError(f"use_backend: 'triton' computes {limit}; choose 'auto'")
     # The operators have no rules for torch.func, and what is exported shall run where there is
     # neither Numba nor Triton nor Python.
-    plain = transforms_active() or (chosen == "auto" and exporting())
+    plain = transforms_active() or (chosen == "auto" and torch.compiler.is_exporting())
     if plain and chosen in ("auto", "numba", "triton"):
         return "collapsed"
     if chosen != "auto":
@@ -206,11 +206,13 @@ def _warn_once() -> None:
         )
 
 
-def _accumulate(
+def _in_float32(
     scan: Scan, x: Tensor, u: Tensor | None, rates: Tensor, weights: Weights, **options: Any
 ) -> tuple[Tensor | None, Tensor]:
     """Run a scan in float32 at least: half precision drops the small terms of a long sum."""
     wide, narrow = _wide(x), x.dtype
+    if wide == narrow:
+        return scan(x, u, rates.to(wide), weights, **options)
     before = None if u is None else u.to(wide)
     y, after = scan(x.to(wide), before, rates.to(wide), weights.to(wide), **options)
     return None if y is None else y.to(narrow), after.to(narrow)

@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .steps import each_step
-from .weights import NONLINEARITIES, Weights
+from .weights import NONLINEARITIES, Weights, block_sizes
 
 
 class ScanInputs(NamedTuple):
@@ -105,11 +105,3 @@ def _memory(h: Tensor, rows: Tensor, n_u: int) -> Tensor:
     c = rows.unflatten(1, (blocks, per_block))
     slices = h.unflatten(2, (per_block, freq_dim))
     return torch.einsum("tji,tnid->njid", c, slices).flatten(1)
-
-
-def block_sizes(rows: Tensor, n_u: int, n_h: int) -> tuple[int, int, int]:
-    """M, m and d: n_u = M m d, n_h = m d, and K = M m columns in rows."""
-    num_freqs = rows.shape[1]
-    freq_dim = n_u // num_freqs
-    per_block = n_h // freq_dim
-    return num_freqs // per_block, per_block, freq_dim

@@ -10,7 +10,8 @@ from typing import Any
 
 import torch
 
-from . import collapsed, fused, gpu, reference
+from . import collapsed, gpu, reference
+from .cpu import scan as cpu
 from .gpu import check
 
 PACKAGES = ("torchfru", "torch", "numpy", "numba", "triton", "lightning")
@@ -49,7 +50,11 @@ def _backends() -> list[dict[str, Any]]:
     if find_spec("numba") is None:
         rows.append(_missing("numba", "Numba is not installed: pip install 'torchfru[cpu]'"))
     else:
+<<<<<<< HEAD
         rows.append(_row("numba", CPU, check.run(CPU, scan=fused.scan)))
+=======
+        rows.append(_row("numba", CPU, check.run(CPU, cpu.scan)))
+>>>>>>> c5c1710 (ops/cpu holds everything that imports Numba: loops beside their kernels, one runtime)
     if find_spec("triton") is None:
         rows.append(_missing("triton", "Triton is not installed: pip install 'torchfru[gpu]'"))
     elif not gpu.available("cuda"):

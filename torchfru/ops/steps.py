@@ -12,12 +12,15 @@ from torch import Tensor
 EXPORTS_LOOPS = torch.__version__ >= "2.13"  # compared as a version, not as text
 
 
+<<<<<<< HEAD
 def exporting() -> bool:
     """Whether torch.export traces, for itself, for ONNX or for AOTInductor."""
     # Not torch.compiler.is_exporting(): before torch 2.10 that is true while torch.compile traces.
     return torch.compiler._is_exporting_flag
 
 
+=======
+>>>>>>> c5c1710 (ops/cpu holds everything that imports Numba: loops beside their kernels, one runtime)
 def each_step(
     step: Callable[..., tuple[Tensor, Tensor | None]], carry: Tensor, *inputs: Tensor
 ) -> tuple[Tensor, Tensor]:
@@ -25,7 +28,7 @@ def each_step(
 
     The inputs are (L, ...), the outputs (L, N, ...), and empty where a step has none.
     """
-    if exporting() and EXPORTS_LOOPS:
+    if torch.compiler.is_exporting() and EXPORTS_LOOPS:
         return _each_step_exported(step, carry, inputs)
     outputs = []
     for inputs_t in zip(*(tensor.unbind(0) for tensor in inputs), strict=True):

@@ -1,4 +1,4 @@
-"""What the scans share: the weights of one layer and direction, and the nonlinearities."""
+"""Weights of one layer and direction, nonlinearities, and sizes: shared by all scans."""
 
 from __future__ import annotations
 
@@ -24,6 +24,14 @@ class Weights(NamedTuple):
     def to(self, dtype: torch.dtype) -> Weights:
         wide: list[Any] = [None if w is None else w.to(dtype) for w in self]
         return Weights(*wide)
+
+
+def block_sizes(rows: Tensor, n_u: int, n_h: int) -> tuple[int, int, int]:
+    """M, m and d: n_u = M m d, n_h = m d, and K = M m columns in rows."""
+    num_freqs = rows.shape[1]
+    freq_dim = n_u // num_freqs
+    per_block = n_h // freq_dim
+    return num_freqs // per_block, per_block, freq_dim
 
 
 def identity(x: Tensor) -> Tensor:

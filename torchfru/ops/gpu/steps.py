@@ -14,8 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..collapsed import ScanInputs, block_sizes
-from ..weights import NONLINEARITIES
+from ..collapsed import ScanInputs
+from ..weights import NONLINEARITIES, block_sizes
 
 if TYPE_CHECKING:
     from .loop import Loop

@@ -18,15 +18,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import torchfru
-from torchfru.ops import fused
 
 pytest.importorskip("numba")
 from numba import njit
 
-from torchfru.ops import arrays, batch_loop, lanewise, simd, small_loop, threads, vectors
-from torchfru.ops.batch_loop import BatchLoop
-from torchfru.ops.loop import choose_loop
-from torchfru.ops.small_loop import SmallLoop
+from torchfru.ops.cpu import batch as batch_module
+from torchfru.ops.cpu import nonlinear, runtime, simd
+from torchfru.ops.cpu import scan as cpu
+from torchfru.ops.cpu import small as small_module
 
 
 @st.composite
@@ -89,14 +88,14 @@ def test_chunks_over_time_change_nothing(batch, every_step, monkeypatch):
         "lengths": torch.randint(0, 81, (batch,)),
     }
     whole = results(layer, inputs, "numba")
-    monkeypatch.setattr(batch_loop, "CHUNK", 32)
-    monkeypatch.setattr(small_loop, "CHUNK", 16)
+    monkeypatch.setattr(batch_module, "CHUNK", 32)
+    monkeypatch.setattr(small_module, "CHUNK", 16)
     assert_close(results(layer, inputs, "numba"), whole, 1e-12)
 
 
 def test_each_form_has_its_batches():
-    assert choose_loop(4) is SmallLoop
-    assert choose_loop(5) is BatchLoop
+    assert cpu.choose_loop(4) is small_module.SmallLoop
+    assert cpu.choose_loop(5) is batch_module.BatchLoop
 
 
 def operator_arguments(batch=5, every_step=True, dtype=torch.float64):
@@ -186,7 +185,7 @@ def test_runs_are_equal_bit_for_bit(batch, count):
     torch.set_num_threads(count)
     try:
         first, second = (results(layer, inputs, "numba") for _ in range(2))
-        assert len(threads.shares(100)) == count
+        assert len(runtime.split_range(100)) == count
     finally:
         torch.set_num_threads(before)
     for name, value in first.items():
@@ -196,7 +195,7 @@ def test_runs_are_equal_bit_for_bit(batch, count):
 def test_auto_chooses_the_kernels_on_the_cpu_only(monkeypatch):
     called = []
     monkeypatch.setitem(
-        torchfru.ops._FRU_SCANS, "numba", lambda *a, **k: called.append(1) or fused.scan(*a, **k)
+        torchfru.ops._FRU_SCANS, "numba", lambda *a, **k: called.append(1) or cpu.scan(*a, **k)
     )
     layer = torchfru.FRU(1, 2, seq_len=5)
     layer(torch.zeros(5, 1, 1))
@@ -217,13 +216,13 @@ def test_vector_tanh_is_right_to_the_last_bits(dtype):
     @njit
     def run(values, out, step):
         for i in range(0, values.size, step):
-            simd.store_row(out, i, lanewise.tanh(simd.load_row(values, i, 1)))
+            simd.store_row(out, i, nonlinear.tanh(simd.load_row(values, i, 1)))
 
     sizes = np.logspace(-30, 3, 4096)
     special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan] + [0.5] * 11)
     values = np.concatenate([sizes, -sizes, special]).astype(dtype)
     found = np.empty_like(values)
-    run(values, found, vectors.lanes(values.itemsize))
+    run(values, found, simd.lanes(values.itemsize))
     expected = np.tanh(values.astype(np.longdouble))
     np.testing.assert_allclose(found, expected.astype(dtype), rtol=4 * np.finfo(dtype).eps, atol=0)
 
@@ -231,7 +230,7 @@ def test_vector_tanh_is_right_to_the_last_bits(dtype):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("count", [1, 7, 15, 16])
 def test_sums_over_lanes(dtype, count):
-    step = vectors.lanes(np.dtype(dtype).itemsize)
+    step = simd.lanes(np.dtype(dtype).itemsize)
 
     @njit
     def run(values, out, tile, step):
@@ -259,17 +258,17 @@ def python(program: str, **environment: str) -> subprocess.CompletedProcess[str]
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the team is torch's own on Linux only")
 def test_team_of_threads_is_found_where_torch_is_reached_by_a_link(tmp_path, monkeypatch):
-    here = threads._openmp.__wrapped__()
+    here = runtime._openmp.__wrapped__()
     assert here is not None
     (tmp_path / "torch").symlink_to(Path(torch.__file__).parent)
     monkeypatch.setattr(torch, "__file__", str(tmp_path / "torch" / "__init__.py"))
-    assert threads._openmp.__wrapped__() is not None
+    assert runtime._openmp.__wrapped__() is not None
 
 
 def test_works_after_a_fork():
     program = """
         import os, torch, torchfru
-        from torchfru.ops import threads
+        from torchfru.ops.cpu import runtime as threads
         layer = torchfru.FRU(1, 2, seq_len=30)
         x = torch.randn(30, 100, 1)
         with torchfru.use_backend("numba"):
@@ -355,16 +354,16 @@ def test_first_call_says_what_it_does_when_it_compiles(tmp_path):
 
 
 def test_memory_is_used_again_but_never_by_two(monkeypatch):
-    monkeypatch.setattr(arrays, "_free", {})
-    monkeypatch.setattr(arrays, "KEPT", 2**21)
+    monkeypatch.setattr(runtime, "_free", {})
+    monkeypatch.setattr(runtime, "KEPT", 2**21)
     like, shape = torch.empty(0), (2**18,)  # a MiB
-    held = [arrays.large_empty(shape, like) for _ in range(3)]
+    held = [runtime.pooled_empty(shape, like) for _ in range(3)]
     places = {tensor.data_ptr() for tensor in held}
     assert len(places) == 3
     part = held[0][5:]
     del held[0]
-    fourth = arrays.large_empty(shape, like).data_ptr()
+    fourth = runtime.pooled_empty(shape, like).data_ptr()
     assert fourth not in places  # a view holds on to it
     del part, held
-    assert sum(block.nbytes for block in arrays._free.values()) <= 2**21
-    assert arrays.large_empty(shape, like).data_ptr() in {*places, fourth}
+    assert sum(block.nbytes for block in runtime._free.values()) <= 2**21
+    assert runtime.pooled_empty(shape, like).data_ptr() in {*places, fourth}

@@ -1,39 +1,21 @@
-"""Functions of vectors lane by lane, over rows and tiles alike: the nonlinearities above all."""
+"""The nonlinearities and their slopes, as LLVM code over rows and tiles, and where samples end."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
 from numba import njit
 from numba.extending import intrinsic
 
-from .vectors import fma, llvm_type, pack, splat, unpack
-
-
-def _lanewise(build: Callable[..., Any]) -> Callable[[Any, Any, Any, list[Any]], Any]:
-    """Code that applies ``build(builder, *vectors)`` along tiles of equal length."""
-
-    def code(context: Any, builder: Any, signature: Any, args: list[Any]) -> Any:
-        columns = zip(*(unpack(builder, tile) for tile in args), strict=True)
-        values = [build(builder, *column) for column in columns]
-        return pack(context, builder, signature.return_type.dtype, values)
-
-    return code
-
-
-@intrinsic
-def add(typing, a, b):
-    """a + b"""
-    return a(a, b), _lanewise(lambda builder, a, b: builder.fadd(a, b))
+from .simd import fma, lanewise, llvm_type, pack, splat, unpack
 
 
 @intrinsic
 def relu(typing, a):
     """max(a, 0), and NaN for NaN as torch has it"""
-    return a(a), _lanewise(_relu)
+    return a(a), lanewise(_relu)
 
 
 def _relu(builder: Any, a: Any) -> Any:
@@ -44,7 +26,7 @@ def _relu(builder: Any, a: Any) -> Any:
 @intrinsic
 def relu_backward(typing, gradient, value):
     """The gradient where the value is above zero"""
-    return gradient(gradient, value), _lanewise(_relu_backward)
+    return gradient(gradient, value), lanewise(_relu_backward)
 
 
 def _relu_backward(builder: Any, gradient: Any, value: Any) -> Any:
@@ -55,7 +37,7 @@ def _relu_backward(builder: Any, gradient: Any, value: Any) -> Any:
 @intrinsic
 def tanh_backward(typing, gradient, value):
     """gradient (1 - value^2), the value being a tanh"""
-    return gradient(gradient, value), _lanewise(_tanh_backward)
+    return gradient(gradient, value), lanewise(_tanh_backward)
 
 
 def _tanh_backward(builder: Any, gradient: Any, value: Any) -> Any:
@@ -65,7 +47,7 @@ def _tanh_backward(builder: Any, gradient: Any, value: Any) -> Any:
 @intrinsic
 def tanh(typing, a):
     """tanh(a), to the last bits of the dtype"""
-    return a(a), _lanewise(_tanh)
+    return a(a), lanewise(_tanh)
 
 
 def _tanh(builder: Any, a: Any) -> Any:
@@ -127,9 +109,10 @@ def keep_before(typing, tile, stops, now):
     return tile(tile, stops, vector.scalar), code
 
 
-# The nonlinearities, told apart by the lengths of tuples: so a kernel is compiled for each, and
-# has no choice left to make where it runs.
+# Tuple length selects phi at compile time: a kernel is compiled for each, and chooses nothing where
+# it runs.
 RELU, TANH, IDENTITY = (0,), (0, 0), (0, 0, 0)
+KINDS = {"relu": RELU, "tanh": TANH, "identity": IDENTITY}
 
 
 @njit(inline="always")

@@ -1,37 +1,165 @@
-"""Tiles of vectors for Numba: how the kernels read, write, multiply and add, as LLVM code.
+"""Kernels, and the vectors and tiles that they compute with, as LLVM code.
 
-Numba vectorises simple loops, but does not keep a tile of sums in registers while a loop
-runs over something else. So a kernel here works on tuples of :class:`Vector`, a hardware
-vector of numbers, and LLVM holds these tuples in registers. A row is ``width`` vectors side
-by side, a tile is ``count`` rows, one after another in one tuple.
+Numba vectorises simple loops, but does not keep a tile of sums in registers while a loop runs over
+something else. So a kernel here works on tuples of :class:`Vector`, a hardware vector of numbers,
+and LLVM holds these tuples in registers. A row is ``width`` vectors side by side, a tile is
+``count`` rows, one after another in one tuple.
 
-Arrays are contiguous and come with an offset, counted in numbers. ``count`` and ``width``
-are known when a kernel is compiled: constants, or tuples of any integers, whose length counts.
+Arrays are contiguous and come with an offset, counted in numbers. ``count`` and ``width`` are known
+when a kernel is compiled: constants, or tuples of any integers, whose length counts.
 """
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
+import llvmlite.binding as llvm
 from llvmlite import ir
-from numba import njit, types
+from numba import config, njit, types
+from numba.core import cgutils, event
 from numba.core.errors import TypingError
-from numba.extending import intrinsic
+from numba.extending import intrinsic, models, register_model
 
-from .lanewise import add
-from .vectors import (
-    Vector,
-    count_of,
-    fma,
-    llvm_type,
-    load,
-    load_number,
-    pack,
-    pointer_at,
-    splat,
-    store,
-    unpack,
-)
+# Kernels ---------------------------------------------------------------------------------------
+#
+# A kernel takes arrays, first those that it reads, and knows nothing of torch. Symbols are those of
+# :mod:`torchfru.ops.collapsed`; ``d_`` before a name means its gradient. The gradient of h comes in
+# as ``d_h``, and that of U x + b2 replaces it. ``kind`` is one of :mod:`.nonlinear`. Sizes are
+# padded with zeros.
+#
+# The backward pass needs g = phi(z) at every step, but z is kept only before every SEGMENT-th step:
+# a segment is recomputed from there, with the h that are known, just before it is run backwards.
+
+SEGMENT = 16  # steps between two checkpoints of z
+
+
+def kernel(function: Callable[..., None]) -> Any:
+    """Compiled on the first call for its types, and kept on disk where that is possible."""
+    try:
+        return njit(nogil=True, cache=True, error_model="numpy")(function)
+    except RuntimeError:  # neither the package's folder nor the user's cache can be written
+        return njit(nogil=True, error_model="numpy")(function)
+
+
+class _CompileNotice(event.Listener):  # type: ignore[misc]
+    """Tells whoever waits for the first call that a kernel is compiled, not loaded from disk."""
+
+    def on_start(self, event: Any) -> None:
+        if event.data["dispatcher"].py_func.__module__.startswith(__package__):
+            _say_compiling()
+
+    def on_end(self, event: Any) -> None:
+        pass
+
+
+@cache  # once in a process, however many kernels it needs
+def _say_compiling() -> None:
+    message = "torchfru: compiling the CPU kernels for this machine, once (about 10 seconds) ..."
+    print(message, file=sys.stderr, flush=True)
+
+
+event.register("numba:compile", _CompileNotice())
+
+# Vectors ---------------------------------------------------------------------------------------
+
+
+def _has(feature: str) -> bool:
+    """Whether Numba may use it: NUMBA_CPU_FEATURES, or what this processor has."""
+    if config.CPU_FEATURES is not None:
+        return f"+{feature}" in config.CPU_FEATURES.split(",")
+    return bool(llvm.get_host_cpu_features().get(feature, False))
+
+
+# 512-bit vectors come with 32 registers, enough for tiles of ten; AVX2 has 16, for tiles of five.
+WIDE = _has("avx512f")
+VECTOR_BYTES = 64 if WIDE else 32
+MAX_TILE = 10 if WIDE else 5
+
+
+class Vector(types.Type):
+    """As many numbers of one dtype as fit into VECTOR_BYTES."""
+
+    def __init__(self, scalar: types.Float) -> None:
+        self.scalar = scalar
+        self.lanes = lanes(scalar.bitwidth // 8)
+        super().__init__(name=f"Vector({scalar}, {self.lanes})")
+
+
+@register_model(Vector)
+class _VectorModel(models.PrimitiveModel):
+    def __init__(self, manager: Any, vector: Vector) -> None:
+        super().__init__(manager, vector, llvm_type(vector))
+
+
+def lanes(itemsize: int) -> int:
+    """Numbers of this many bytes in a vector."""
+    return VECTOR_BYTES // itemsize
+
+
+@njit(inline="always")
+def lanes_of(array):
+    """Numbers of this array in a vector, where a kernel asks."""
+    return VECTOR_BYTES // array.itemsize
+
+
+def llvm_type(vector: Vector) -> ir.VectorType:
+    number = ir.FloatType() if vector.scalar.bitwidth == 32 else ir.DoubleType()
+    return ir.VectorType(number, vector.lanes)
+
+
+def count_of(kind: Any) -> int:
+    """The value of a constant, or the length of a tuple."""
+    return int(kind.literal_value if isinstance(kind, types.IntegerLiteral) else kind.count)
+
+
+def splat(builder: Any, value: Any, vector: Vector) -> Any:
+    """One number in every lane."""
+    kind = llvm_type(vector)
+    one = builder.insert_element(ir.Constant(kind, ir.Undefined), value, ir.IntType(32)(0))
+    zeros = ir.Constant(ir.VectorType(ir.IntType(32), vector.lanes), [0] * vector.lanes)
+    return builder.shuffle_vector(one, ir.Constant(kind, ir.Undefined), zeros)
+
+
+def fma(builder: Any, a: Any, b: Any, c: Any) -> Any:
+    """a b + c, fused where the machine can."""
+    kind = a.type
+    width = {ir.FloatType(): "f32", ir.DoubleType(): "f64"}[kind.element]
+    name = f"llvm.fmuladd.v{kind.count}{width}"
+    function = cgutils.get_or_insert_function(
+        builder.module, ir.FunctionType(kind, [kind] * 3), name
+    )
+    return builder.call(function, [a, b, c])
+
+
+def pointer_at(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:
+    data = context.make_array(array_type)(context, builder, array).data
+    return builder.gep(data, [index])
+
+
+def load_number(builder: Any, pointer: Any, offset: int) -> Any:
+    return builder.load(builder.gep(pointer, [ir.IntType(64)(offset)]))
+
+
+def load(builder: Any, pointer: Any, vector: Vector) -> Any:
+    place = builder.bitcast(pointer, llvm_type(vector).as_pointer())
+    return builder.load(place, align=vector.scalar.bitwidth // 8)
+
+
+def store(builder: Any, value: Any, pointer: Any, vector: Vector) -> None:
+    place = builder.bitcast(pointer, llvm_type(vector).as_pointer())
+    builder.store(value, place, align=vector.scalar.bitwidth // 8)
+
+
+def pack(context: Any, builder: Any, vector: Vector, values: list[Any]) -> Any:
+    return context.make_tuple(builder, types.UniTuple(vector, len(values)), values)
+
+
+def unpack(builder: Any, tile: Any) -> list[Any]:
+    return cgutils.unpack_tuple(builder, tile)
+
 
 # Loads, stores, constants ------------------------------------------------------------------
 
@@ -265,3 +393,23 @@ def _lane_sums(builder: Any, vectors: list[Any]) -> Any:
 def _shuffle(builder: Any, a: Any, b: Any, order: list[int]) -> Any:
     mask = ir.Constant(ir.VectorType(ir.IntType(32), len(order)), order)
     return builder.shuffle_vector(a, b, mask)
+
+
+# Lane by lane ----------------------------------------------------------------------------------
+
+
+def lanewise(build: Callable[..., Any]) -> Callable[[Any, Any, Any, list[Any]], Any]:
+    """Code that applies ``build(builder, *vectors)`` along rows or tiles of equal length."""
+
+    def code(context: Any, builder: Any, signature: Any, args: list[Any]) -> Any:
+        columns = zip(*(unpack(builder, tile) for tile in args), strict=True)
+        values = [build(builder, *column) for column in columns]
+        return pack(context, builder, signature.return_type.dtype, values)
+
+    return code
+
+
+@intrinsic
+def add(typing, a, b):
+    """a + b"""
+    return a(a, b), lanewise(lambda builder, a, b: builder.fadd(a, b))
