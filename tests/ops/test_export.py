@@ -7,7 +7,7 @@ import torch
 from torch.export import Dim
 
 import torchfru
-from torchfru.ops.steps import EXPORTS_LOOPS
+from torchfru.ops.weights import EXPORTS_LOOPS
 
 BATCH, LENGTH = Dim("batch"), Dim("length", max=30) if EXPORTS_LOOPS else Dim.STATIC
 # Batches and lengths; traced with others.

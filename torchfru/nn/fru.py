@@ -13,7 +13,7 @@ from torch import Tensor
 from ..basis import BASES, Basis, check_bounded, check_rows, choose_freqs, resolve_basis
 from ..defaults import BASIS, FREQ_DIM, FREQS_PER_BLOCK, GATE_SIZE, NONLINEARITY, NUM_FREQS
 from ..ops import fru_scan, reference
-from ..ops.steps import exporting
+from ..ops.weights import exporting
 from .checks import require_size, values_of
 from .recompute import recompute
 from .recurrent import RecurrentCell, RecurrentLayer, weights_of

@@ -17,7 +17,7 @@ from torch import Tensor
 from . import collapsed, gpu, reference, sru
 from .cpu import scan as cpu
 from .gpu import check, operator
-from .weights import NONLINEARITIES, Weights, transforms_active
+from .weights import NONLINEARITIES, Weights, exporting, transforms_active
 
 __all__ = [
     "NONLINEARITIES",
@@ -181,7 +181,7 @@ def _pick(x: Tensor, n_g: int) -> str:
         raise ValueError(f"use_backend: 'triton' computes {limit}; choose 'auto'")
     # The operators have no rules for torch.func, and what is exported shall run where there is
     # neither Numba nor Triton nor Python.
-    plain = transforms_active() or (chosen == "auto" and torch.compiler.is_exporting())
+    plain = transforms_active() or (chosen == "auto" and exporting())
     if plain and chosen in ("auto", "numba", "triton"):
         return "collapsed"
     if chosen != "auto":

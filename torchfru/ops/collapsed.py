@@ -20,8 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .steps import each_step
-from .weights import NONLINEARITIES, Weights, block_sizes
+from .weights import NONLINEARITIES, Weights, block_sizes, each_step
 
 
 class ScanInputs(NamedTuple):

@@ -50,11 +50,7 @@ def _backends() -> list[dict[str, Any]]:
     if find_spec("numba") is None:
         rows.append(_missing("numba", "Numba is not installed: pip install 'torchfru[cpu]'"))
     else:
-<<<<<<< HEAD
-        rows.append(_row("numba", CPU, check.run(CPU, scan=fused.scan)))
-=======
-        rows.append(_row("numba", CPU, check.run(CPU, cpu.scan)))
->>>>>>> c5c1710 (ops/cpu holds everything that imports Numba: loops beside their kernels, one runtime)
+        rows.append(_row("numba", CPU, check.run(CPU, scan=cpu.scan)))
     if find_spec("triton") is None:
         rows.append(_missing("triton", "Triton is not installed: pip install 'torchfru[gpu]'"))
     elif not gpu.available("cuda"):

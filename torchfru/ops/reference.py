@@ -14,8 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .steps import each_step
-from .weights import NONLINEARITIES, Weights
+from .weights import NONLINEARITIES, Weights, each_step
 
 
 def scan(

@@ -24,8 +24,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .steps import each_step
-from .weights import NONLINEARITIES, Weights, transforms_active
+from .weights import NONLINEARITIES, Weights, each_step, transforms_active
 
 STEPS_AT_ONCE = 64  # that wait for one product with the gradient of the weights
 _aten = torch.ops.aten
