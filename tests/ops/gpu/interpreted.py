@@ -115,6 +115,20 @@ def test_nothing_that_was_given_is_written_to_and_bits_repeat() -> None:
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
+def test_backward_inside_autocast() -> None:
+    layer, x = torchfru.FRU(2, 4, seq_len=9), torch.randn(9, 3, 2)
+    with torchfru.use_backend("triton"):
+        layer(x)[0].square().sum().backward()
+        expected = layer.weight_ug_l0.grad.clone()
+        layer.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16):
+            layer(x)[0].float().square().sum().backward()
+    gradient = layer.weight_ug_l0.grad
+    assert gradient is not None
+    assert gradient.dtype == torch.float32
+    assert distance(gradient, expected, scale=1e-3) <= 0.02
+
+
 def test_nan_comes_through() -> None:
     layer = torchfru.FRU(2, 4, seq_len=9)
     x = torch.randn(9, 2, 2)

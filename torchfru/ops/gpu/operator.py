@@ -49,7 +49,8 @@ _DEVICES = ("cuda", "cpu")  # "cuda" is ROCm's name too; on the CPU only Triton'
 
 @torch.library.impl(STEPS, _DEVICES)
 def _fru_gpu_steps(*inputs: Any) -> tuple[Tensor, ...]:
-    return forward(GPUInputs(*inputs))
+    with _without_autocast(inputs[0]):
+        return forward(GPUInputs(*inputs))
 
 
 @torch.library.impl(STEPS_BACKWARD, _DEVICES)
@@ -57,8 +58,14 @@ def _fru_gpu_steps_backward(
     d_y: Tensor | None, d_change: Tensor | None, *rest: Any
 ) -> list[Tensor]:
     *inputs, h, z_chunks, needs_x, needs_rows = rest
-    walk = Backward(GPUInputs(*inputs), d_y, d_change, needs_x=needs_x, needs_rows=needs_rows)
-    return walk.run(h, z_chunks)
+    with _without_autocast(h):
+        walk = Backward(GPUInputs(*inputs), d_y, d_change, needs_x=needs_x, needs_rows=needs_rows)
+        return walk.run(h, z_chunks)
+
+
+def _without_autocast(x: Tensor) -> torch.autocast:
+    """The kernels take float32 only, and a user may call backward() under autocast."""
+    return torch.autocast(x.device.type, enabled=False)
 
 
 def _shapes(*inputs: Any) -> tuple[Tensor, ...]:
