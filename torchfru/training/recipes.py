@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..io import did_you_mean, file_digest, file_problem
-from .config import DataConfig, ModelConfig, RunConfig, TrainingConfig
+from .config import LAYER_NAMES, DataConfig, ModelConfig, RunConfig, TrainingConfig
 
 Runs = dict[str, RunConfig]
 
@@ -21,8 +21,8 @@ Runs = dict[str, RunConfig]
 
 
 def baselines(**options: Any) -> dict[str, ModelConfig]:
-    """RNN, LSTM, GRU and SRU of one width. (The paper has no GRU; it gets the LSTM's settings.)"""
-    return {layer: ModelConfig(layer, **options) for layer in ("rnn", "lstm", "gru", "sru")}
+    """Every other layer, of one width. (The paper has no GRU; it gets the LSTM's settings.)"""
+    return {layer: ModelConfig(layer, **options) for layer in LAYER_NAMES if layer != "fru"}
 
 
 def fru(num_freqs: int, freq_dim: int, max_freq: float | None, **options: Any) -> ModelConfig:
