@@ -15,7 +15,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from ..io import remove_leftovers, write_atomically
+from ..io import write_atomically
 from ..records import nan_to_none
 
 FORMATS = ("torchfru-checkpoint-1", "torchfru-checkpoint-2")  # the first has no digest
@@ -101,12 +101,6 @@ def discard_damaged(folder: Path) -> None:
     """Rename a damaged checkpoint, and put the earlier one in its place."""
     os.replace(folder / NAME, folder / DAMAGED)
     os.replace(folder / EARLIER, folder / NAME)
-
-
-def clean(folder: Path) -> None:
-    """Delete the temporary files of a process that was killed."""
-    remove_leftovers(folder / NAME)
-    remove_leftovers(folder / EARLIER)
 
 
 def _keep(path: Path, kept: Path) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from dataclasses import MISSING, asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -148,15 +148,13 @@ class RunConfig:
 
         Fields that do not exist any more are left out.
         """
-        kept = {
-            section: {
-                item.name: tuple(found) if isinstance(found, list) else found
-                for item in fields(kind)
-                if (found := values[section].get(item.name, MISSING)) is not MISSING
-            }
-            for section, kind in SECTIONS.items()
-        }
-        return cls(**{section: kind(**kept[section]) for section, kind in SECTIONS.items()})
+        sections = {}
+        for section, kind in SECTIONS.items():
+            known = {item.name for item in fields(kind)} & set(values[section])
+            stored = {name: values[section][name] for name in known}
+            tuples = {name: tuple(v) for name, v in stored.items() if isinstance(v, list)}
+            sections[section] = kind(**{**stored, **tuples})
+        return cls(**sections)
 
 
 def differences(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, tuple[Any, Any]]:

@@ -15,7 +15,7 @@ from filelock import FileLock, Timeout
 from ..data import SequenceData
 from ..io import remove_leftovers
 from ..records import RunResult, checkpoint_folder, record_path
-from .checkpoint import EARLIER, NAME, Checkpoint, clean, discard_damaged, load_newest
+from .checkpoint import EARLIER, NAME, Checkpoint, discard_damaged, load_newest
 from .config import RunConfig, TrainingConfig
 
 
@@ -59,8 +59,8 @@ def locked(run: Run, patience: float) -> Iterator[None]:
             "wait for it to end, or choose another --seed or --results"
         ) from None
     try:
-        clean(run.folder)
-        remove_leftovers(run.record)
+        for path in (run.checkpoint, run.record):
+            remove_leftovers(path)
         yield
     finally:
         lock.release()

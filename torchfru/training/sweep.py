@@ -116,8 +116,8 @@ def run_sweep(
         while (trials is None or taken < trials) and _wait_for_work(sweep, study, storage):
             study.optimize(objective, n_trials=1, callbacks=[tell])
             taken += 1
-            _save(sweep, study, summarize(study))
-        return summarize(study)
+            _save(sweep, study)
+        return _save(sweep, study)  # also if a process was killed before it could
 
 
 def summarize(study: optuna.Study) -> list[Point]:
@@ -261,15 +261,13 @@ def _wait_for_work(sweep: Sweep, study: optuna.Study, storage: str | None) -> bo
         time.sleep(min(1.0, ALIVE))
 
 
-def _save(sweep: Sweep, study: optuna.Study, points: list[Point]) -> None:
-    SweepResult(
-        sweep.experiment,
-        sweep.model,
-        sweep.seed,
-        study.direction.name.lower(),
-        sweep.config.to_dict(),
-        [vars(point) for point in points],
-    ).save(sweep.summary)
+def _save(sweep: Sweep, study: optuna.Study) -> list[Point]:
+    """Write the summary; gives the points in it."""
+    points, config = summarize(study), sweep.config.to_dict()
+    direction, entries = study.direction.name.lower(), [vars(point) for point in points]
+    summary = SweepResult(sweep.experiment, sweep.model, sweep.seed, direction, config, entries)
+    summary.save(sweep.summary)
+    return points
 
 
 @contextmanager
