@@ -20,6 +20,7 @@ def log_singular_values(matrix: Tensor, exponent: int) -> tuple[float, float]:
 
     From sigma_max^2 + sigma_min^2 = |A|_F^2 and sigma_max sigma_min = |det A|.
 
+    >>> import torch
     >>> low, high = log_singular_values(torch.diag(torch.tensor([0.5, 2.0])), 100)
     >>> round(low / 100, 4), round(high / 100, 4)
     (-0.6931, 0.6931)
