@@ -75,6 +75,10 @@ def test_one_column_of_a_table(tmp_path):
     assert predictions(checkpoint, alone) == [found]
     np.savez(tmp_path / "y.npz", series=np.sin(np.arange(60)))
     assert predictions(checkpoint, tmp_path / "y.npz")[0]["value"] == pytest.approx(found["value"])
+    windows = np.sin(np.arange(60))[-5:] * np.ones((2, 1))  # several series, each of its own
+    np.savez(tmp_path / "w.npz", sequences=windows)
+    for window in predictions(checkpoint, tmp_path / "w.npz"):
+        assert window["value"] == pytest.approx(found["value"], rel=1e-4)
     missing = csv(tmp_path / "z.csv", "TMP", [[1]])
     assert "no column 'TEMP', which the model was trained on" in refusal(checkpoint, missing)
 

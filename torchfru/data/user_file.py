@@ -112,6 +112,15 @@ def read_sequences(path: Path, spec: DataSpec) -> Sequences:
         return _table_sequences(path, table, columns, None)
 
 
+def holds_sequences(path: Path) -> bool:
+    """Whether a file to predict from is an .npz of several sequences, and not of one series."""
+    _require_file(path)
+    if path.suffix != ".npz":
+        return False
+    with open_npz(path) as arrays:
+        return "sequences" in arrays.names and "series" not in arrays.names
+
+
 def read_series(path: Path, spec: DataSpec) -> Series:
     """The series of a file to forecast from, its channels in the order of training."""
     _require_file(path)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..data import DataError, DataSpec, Split, tokenize
 from ..data.imdb import token_ids
-from ..data.user_file import read_sequences, read_series
+from ..data.user_file import holds_sequences, read_sequences, read_series
 from ..io import file_problem
 from ..nn import SequenceModel
 from ..records import RunResult, checkpoint_folder
@@ -146,18 +146,19 @@ def read_inputs(trained: TrainedModel, path: Path) -> Split:
     spec = trained.data
     if trained.model.embedding is not None:
         return _read_texts(spec, path)
-    if spec.scaling is None:
+    if spec.scaling is None or holds_sequences(path):
         values, lengths = read_sequences(path, spec)[:2]
         _check(spec, path, values.shape[2], int(lengths.max()))
         ragged = bool((lengths < values.shape[1]).any())
-        return _split(values, lengths if ragged else None)
+        return _split(spec, values, lengths if ragged else None)
     series = read_series(path, spec).values
     _check(spec, path, series.shape[1], 0)
-    scaled = (series[-spec.seq_len :] - spec.scaling.mean) / spec.scaling.std
-    return _split(scaled[None], None)
+    return _split(spec, series[None, -spec.seq_len :], None)
 
 
-def _split(values: np.ndarray, lengths: np.ndarray | None) -> Split:
+def _split(spec: DataSpec, values: np.ndarray, lengths: np.ndarray | None) -> Split:
+    if spec.scaling is not None:
+        values = (values - spec.scaling.mean) / spec.scaling.std
     inputs = torch.from_numpy(np.ascontiguousarray(values, np.float32))
     return Split(inputs, inputs, None if lengths is None else torch.from_numpy(lengths))
 
