@@ -187,19 +187,13 @@ class FRU(RecurrentLayer):
         taken = x.shape[0] if lengths is None else lengths
         self._check_time(taken if t is None else t + taken)
         weights = weights_of(self, suffix)
+        options: dict[str, Any] = {"nonlinearity": self.nonlinearity, "every_step": every_step}
         outputs, memory, done = [], u, 0
         long = not exporting() and x.shape[0] > PIECE
         for piece in x.split(PIECE) if long else (x,):
             make = partial(self._scaled_rows, t, slice(done, done + piece.shape[0]), suffix)
-            scan = partial(
-                fru_scan,
-                piece,
-                memory,
-                weights=weights,
-                nonlinearity=self.nonlinearity,
-                every_step=every_step,
-                lengths=None if lengths is None else lengths - done,
-            )
+            options["lengths"] = None if lengths is None else lengths - done
+            scan = partial(fru_scan, piece, memory, weights=weights, **options)
             if long:
                 with recompute(make) as rows:
                     y, memory = scan(rows=rows)
@@ -233,10 +227,8 @@ class FRU(RecurrentLayer):
 
     def step_tables(self) -> dict[str, Tensor]:
         """c(t) of every layer, (seq_len, K): an exported step needs no operator of the basis."""
-        return {
-            f"rows_l{k}": self.basis_matrix(k).detach() / self.seq_len
-            for k in range(self.num_layers)
-        }
+        layers = range(self.num_layers)
+        return {f"rows_l{k}": self.basis_matrix(k).detach() / self.seq_len for k in layers}
 
     def _step_layer(
         self, layer: int, x: Tensor, state: tuple[Tensor, ...], tables: dict[str, Tensor]

@@ -155,10 +155,7 @@ class RecurrentLayer(nn.Module):
     @property
     def all_weights(self) -> list[list[nn.Parameter]]:
         """The parameters, a list for each layer and direction, as ``nn.LSTM`` has it."""
-        return [
-            [p for name, p in self.named_parameters() if name.endswith(suffix)]
-            for suffix in self._suffixes()
-        ]
+        return [[p for n, p in self.named_parameters() if n.endswith(s)] for s in self._suffixes()]
 
     def flatten_parameters(self) -> None:
         """Does nothing: code written for ``nn.LSTM`` calls it."""
@@ -335,12 +332,8 @@ class RecurrentLayer(nn.Module):
     def _arguments(self, kind: type) -> dict[str, tuple[Any, Any]]:
         """The arguments that ``kind`` takes beyond the sizes: their values here, their defaults."""
         left_out = ("input_size", "hidden_size", "device", "dtype")
-        parameters = inspect.signature(kind).parameters.items()
-        return {
-            name: (self._argument(name), parameter.default)
-            for name, parameter in parameters
-            if name not in left_out
-        }
+        own = {n: p for n, p in inspect.signature(kind).parameters.items() if n not in left_out}
+        return {name: (self._argument(name), parameter.default) for name, parameter in own.items()}
 
     def _argument(self, name: str) -> Any:
         """The value of a constructor's argument."""
@@ -351,8 +344,7 @@ class RecurrentLayer(nn.Module):
         suffix = self.suffix(layer, reverse)
         arguments: dict[str, Any] = {n: value for n, (value, _) in self._arguments(kind).items()}
         n_in = getattr(self, f"weight_xh{suffix}").shape[1]
-        arguments |= {"device": "meta"}
-        cell = kind(n_in, self.hidden_size, **arguments)
+        cell = kind(n_in, self.hidden_size, **arguments | {"device": "meta"})
         for name, _ in list(cell.named_parameters()):
             setattr(cell, name, getattr(self, name + suffix))
         for name, buffer in self.named_buffers(recurse=False):

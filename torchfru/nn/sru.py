@@ -106,15 +106,8 @@ class SRU(RecurrentLayer):
         every_step: bool,
     ) -> tuple[Tensor, Tensor]:
         weights = weights_of(self, suffix)
-        y, u = sru_scan(
-            x,
-            u,
-            self.decays_for(x),
-            weights,
-            nonlinearity=self.nonlinearity,
-            every_step=every_step,
-            lengths=lengths,
-        )
+        options = {"nonlinearity": self.nonlinearity, "every_step": every_step, "lengths": lengths}
+        y, u = sru_scan(x, u, self.decays_for(x), weights, **options)
         return F.linear(u, weights.weight_uy, weights.bias_y) if y is None else y, u
 
     def _step_layer(
