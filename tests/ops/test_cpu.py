@@ -341,6 +341,14 @@ def test_without_numba_there_is_one_warning_and_the_collapsed_form():
     assert "pip install 'torchfru[cpu]'" in warned
 
 
+SLOW_CACHE = """
+import time
+from numba.core.caching import IndexDataCacheFile
+load, seconds = IndexDataCacheFile.load, [2.5]
+IndexDataCacheFile.load = lambda *a: (time.sleep(seconds.pop() if seconds else 0), load(*a))[1]
+"""
+
+
 def test_first_call_says_what_it_does_when_it_compiles(tmp_path):
     program = """
         import torch, torchfru
@@ -349,8 +357,10 @@ def test_first_call_says_what_it_does_when_it_compiles(tmp_path):
     """
     cold = python(program, NUMBA_CACHE_DIR=str(tmp_path))
     warm = python(program, NUMBA_CACHE_DIR=str(tmp_path))
+    slow = python(SLOW_CACHE + textwrap.dedent(program), NUMBA_CACHE_DIR=str(tmp_path))
     assert "compiling the CPU kernels" in cold.stderr
     assert warm.stderr == ""
+    assert slow.stderr == ""
 
 
 def test_memory_is_used_again_but_never_by_two(monkeypatch):
