@@ -174,7 +174,7 @@ def _matrix_backward(h, d_z, d_a, width, t, first, last, overwrite):
 
 @kernel
 def _weight_backward(d_h, g, w_sums, width, begin, end, first, last):
-    """What the steps of a segment add to d_w: products g d_h, block by block, still vectors.
+    """Add the steps of a segment to d_w: products g d_h, block by block, still vectors.
 
     Row by row: a row's d_h stays in the first cache while all its blocks are made.
     """
