@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import torchfru
-from torchfru.basis import BASES, Chebyshev, Fourier, Legendre, Walsh
+from torchfru.basis import BASES, Chebyshev, Fourier, Legendre, Pairs, Walsh
 
 
 @given(
@@ -22,6 +22,7 @@ from torchfru.basis import BASES, Chebyshev, Fourier, Legendre, Walsh
 )
 def test_every_basis_stays_within_one(name, num_freqs, seq_len, dtype):
     basis = BASES[name]
+    num_freqs = 2 * num_freqs if name == "pairs" else num_freqs
     freqs = basis.default_freqs(num_freqs, seq_len).to(dtype)
     phase = torch.randn(num_freqs, dtype=dtype) if basis.has_phase else None
     rows = basis.rows(torch.arange(1, seq_len + 1), freqs, phase, seq_len)
@@ -37,6 +38,39 @@ def test_fourier_is_the_cosine_of_the_paper():
         for k in range(3):
             expected = math.cos(2 * math.pi * freqs[k].item() * t / 7 + phase[k].item())
             assert rows[t - 1, k].item() == pytest.approx(expected, abs=1e-6)
+
+
+def test_pairs_are_cosines_and_sines():
+    steps, half = torch.arange(1, 8), torch.tensor([0.0, 0.5, 3.5])
+    rows = Pairs().rows(steps, torch.cat([half, half]), None, 7)  # (7, 6)
+    angle = 2 * math.pi * steps.unsqueeze(-1) * half / 7
+    torch.testing.assert_close(rows, torch.cat([angle.cos(), angle.sin()], 1), atol=1e-5, rtol=0)
+
+
+def test_even_frequencies_tell_all_steps_apart_and_log_ones_alias():
+    """The reason to choose "even": above seq_len / 2, frequencies repeat those below it."""
+    steps = torch.arange(1, 65)
+    low, high = torch.tensor([20.0]), torch.tensor([44.0])  # 64 - 20
+    rows = [Fourier().rows(steps, f, torch.zeros(1), 64) for f in (low, high)]
+    torch.testing.assert_close(rows[0], rows[1], atol=1e-4, rtol=0)
+    assert torchfru.FRU(1, 2, seq_len=64, num_freqs=9, freqs="even").freqs.max() == 32
+    assert torchfru.FRU(1, 2, seq_len=64, num_freqs=9, freqs="log").freqs.max() == 64
+    pairs = torchfru.FRU(1, 2, seq_len=64, num_freqs=8, basis="pairs")
+    assert pairs.freqs[:4].tolist() == pairs.freqs[4:].tolist()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"freqs": "odd"}, "freqs must be 'log', 'even', or the values themselves; got 'odd'"),
+        ({"freqs": "even", "basis": "walsh"}, "is for the bases 'fourier' and 'pairs'"),
+        ({"basis": "pairs", "num_freqs": 5}, "num_freqs must be even, .*; got 5"),
+        ({"basis": "pairs", "num_freqs": 2, "freqs": [1.0, 2.0]}, "name each frequency twice"),
+    ],
+)
+def test_wrong_spacings_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        torchfru.FRU(1, 2, seq_len=64, **options)
 
 
 def test_fourier_keeps_its_precision_over_a_million_steps():
@@ -126,7 +160,7 @@ def test_own_basis_is_used():
         (Growing(), ValueError, r"within \[-1, 1\], got 2 at step 2 of function 0"),
         (Broken(), ValueError, r"within \[-1, 1\], got nan at step 1 of function 0"),
         (Sideways(), ValueError, r"must return the shape \(10, 3\).*got \(3, 10\)"),
-        ("wavelet", ValueError, "one of fourier, chebyshev, legendre, walsh.*got 'wavelet'"),
+        ("wavelet", ValueError, "one of fourier, pairs, chebyshev, .*got 'wavelet'"),
         (object(), TypeError, "object has no has_phase, default_freqs, check_freqs, rows"),
     ],
 )

@@ -10,23 +10,29 @@ from importlib import import_module as _import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING or "torch" in _sys.modules:
-    from .basis import Basis, log_frequencies
-    from .nn import FRU, SRU, FRUCell, SRUCell
+    from .basis import Basis, even_frequencies, log_frequencies
+    from .nn import FRU, SRU, CausalWindow, EnergyReadout, FRUCell, SRUCell
     from .ops import available_backends, use_backend
 
 __all__ = [
     "FRU",
     "SRU",
     "Basis",
+    "CausalWindow",
+    "EnergyReadout",
     "FRUCell",
     "SRUCell",
     "available_backends",
+    "even_frequencies",
     "log_frequencies",
     "use_backend",
 ]
 
-_HOMES = {"basis": ("Basis", "log_frequencies"), "nn": ("FRU", "SRU", "FRUCell", "SRUCell")}
-_HOMES["ops"] = ("available_backends", "use_backend")
+_HOMES = {
+    "basis": ("Basis", "even_frequencies", "log_frequencies"),
+    "nn": ("FRU", "SRU", "CausalWindow", "EnergyReadout", "FRUCell", "SRUCell"),
+    "ops": ("available_backends", "use_backend"),
+}
 
 
 def __getattr__(name: str) -> Any:

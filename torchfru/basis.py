@@ -76,6 +76,42 @@ class Fourier(Basis):
         return torch.cos(angle if phase is None else angle + phase)
 
 
+class Pairs(Basis):
+    """The cosine and the sine of each of K/2 frequencies: K functions without phases.
+
+    A weight for each of the two gives a wave of any phase, so none is learned. The first half of
+    the functions are the cosines, ``cos(2 pi f_k t / T)``, the second half the sines. By default
+    the frequencies are spaced evenly up to T/2, above which they alias.
+
+    >>> Pairs().rows(torch.arange(1, 5), torch.tensor([1.0, 1.0]), None, 4).round()
+    tensor([[-0.,  1.],
+            [-1., -0.],
+            [ 0., -1.],
+            [ 1., -0.]])
+    """
+
+    def default_freqs(self, num_freqs: int, seq_len: int) -> Tensor:
+        return named_frequencies(self, "even", num_freqs, seq_len)
+
+    def paired(self, freqs: Tensor) -> Tensor:
+        """The frequencies of all functions, (K,), from the K/2 different ones."""
+        return torch.cat([freqs, freqs])
+
+    def check_freqs(self, freqs: Tensor) -> None:
+        half = len(freqs) // 2
+        if freqs[:half].tolist() != freqs[half:].tolist():
+            raise ValueError(
+                "pairs: freqs must name each frequency twice, all for the cosines and then all "
+                f"for the sines, got {freqs.tolist()}"
+            )
+
+    def rows(self, steps: Tensor, freqs: Tensor, phase: Tensor | None, seq_len: int) -> Tensor:
+        half = freqs.shape[0] // 2
+        quarter = freqs.new_zeros(freqs.shape[0], dtype=_at_least_float32(freqs))
+        quarter[half:] = -math.pi / 2  # cos(angle - pi/2) is the sine
+        return Fourier().rows(steps, freqs, quarter, seq_len)
+
+
 class Chebyshev(Basis):
     """Chebyshev polynomials of the first kind, ``cos(k arccos s)`` at ``s = (2t - 1)/T - 1``."""
 
@@ -132,6 +168,7 @@ class Walsh(Basis):
 
 BASES: dict[str, Basis] = {
     "fourier": Fourier(),
+    "pairs": Pairs(),
     "chebyshev": Chebyshev(),
     "legendre": Legendre(),
     "walsh": Walsh(),
@@ -191,9 +228,13 @@ def check_bounded(
 
 
 def choose_freqs(
-    basis: Basis, freqs: Sequence[float] | Tensor | None, num_freqs: int, seq_len: int, owner: str
+    basis: Basis,
+    freqs: str | Sequence[float] | Tensor | None,
+    num_freqs: int,
+    seq_len: int,
+    owner: str,
 ) -> tuple[float, ...]:
-    """The frequencies that a user gave, checked, or the default ones of the basis.
+    """The frequencies that a user gave or named, checked, or the default ones of the basis.
 
     >>> choose_freqs(BASES["walsh"], None, 3, seq_len=8, owner="FRU")
     (0.0, 1.0, 2.0)
@@ -201,6 +242,8 @@ def choose_freqs(
     if freqs is None:
         with torch.device("cpu"):  # values are needed, also of a layer that is built on meta
             return tuple(basis.default_freqs(num_freqs, seq_len).tolist())
+    if isinstance(freqs, str):
+        freqs = named_frequencies(basis, freqs, num_freqs, seq_len)
     chosen = torch.as_tensor(freqs, dtype=torch.float64, device="cpu").detach()
     if tuple(chosen.shape) != (num_freqs,):
         raise ValueError(
@@ -228,6 +271,53 @@ def log_frequencies(num_freqs: int, max_freq: float, min_freq: float = MIN_FREQ)
         math.log10(min_freq), math.log10(max_freq), num_freqs - 1, dtype=torch.float64, device="cpu"
     )
     return torch.cat([spread.new_zeros(1), spread])
+
+
+def even_frequencies(num_freqs: int, max_freq: float) -> Tensor:
+    """0 and then ``num_freqs - 1`` values evenly spaced from 0.5 to max_freq, in float64.
+
+    A sequence of seq_len steps can tell frequencies up to ``seq_len / 2`` turns apart; above that
+    they alias. Many even frequencies up to there are close to a complete basis of the sequence.
+    The half turn keeps them from being multiples of one frequency, which would repeat.
+
+    >>> even_frequencies(4, max_freq=2.5)
+    tensor([0.0000, 0.5000, 1.5000, 2.5000], dtype=torch.float64)
+    """
+    if max_freq < 0.5:
+        raise ValueError(f"even_frequencies: max_freq must be 0.5 or more, got {max_freq}")
+    spread = torch.linspace(0.5, max_freq, num_freqs - 1, dtype=torch.float64, device="cpu")
+    return torch.cat([spread.new_zeros(1), spread])
+
+
+def named_frequencies(
+    basis: Basis,
+    spacing: str,
+    num_freqs: int,
+    seq_len: int,
+    max_freq: float | None = None,
+    min_freq: float = MIN_FREQ,
+) -> Tensor:
+    """The frequencies of a Fourier basis, (K,), by the name of their spacing.
+
+    "log": :func:`log_frequencies` from min_freq up to seq_len unless max_freq is given, as in the
+    paper. "even": :func:`even_frequencies` up to seq_len / 2 unless max_freq is given.
+    """
+    if spacing not in ("log", "even"):
+        raise ValueError(f"freqs must be 'log', 'even', or the values themselves; got {spacing!r}")
+    if not isinstance(basis, (Fourier, Pairs)):
+        raise ValueError(f"freqs={spacing!r} is for the bases 'fourier' and 'pairs'; leave it out")
+    count = num_freqs
+    if isinstance(basis, Pairs):
+        if num_freqs % 2:
+            raise ValueError(
+                f"pairs: num_freqs must be even, a cosine and a sine each; got {num_freqs}"
+            )
+        count = num_freqs // 2
+    if spacing == "log":
+        freqs = log_frequencies(count, seq_len if max_freq is None else max_freq, min_freq)
+    else:
+        freqs = even_frequencies(count, seq_len / 2 if max_freq is None else max_freq)
+    return basis.paired(freqs) if isinstance(basis, Pairs) else freqs
 
 
 def _require_degrees(freqs: Tensor, name: str) -> None:

@@ -15,6 +15,7 @@ NUM_FREQS = 60
 FREQ_DIM = 10
 FREQS_PER_BLOCK = 1
 MIN_FREQ = 0.25
+FREQS = "log"
 BASIS = "fourier"
 
 # SRU
@@ -25,6 +26,8 @@ STAT_SIZE = 200
 HIDDEN_SIZE = 200
 EMBEDDING_SIZE = 128
 OUTPUT = "identity"
+WINDOW_ACTIVATION = "identity"
+SCALE = "none"
 
 # The layers that a model can have, each with its own options.
 LAYER_OPTIONS: dict[str, tuple[str, ...]] = {
@@ -38,6 +41,7 @@ LAYER_OPTIONS: dict[str, tuple[str, ...]] = {
         "freqs_per_block",
         "min_freq",
         "max_freq",
+        "freqs",
         "basis",
         "gate_size",
         "nonlinearity",

@@ -3,7 +3,7 @@
     u(t) = u(t-1) + y_f(t)/T h(t):
     exp(-2 s) |dL/du(T)|  <=  |dL/du(T0)|  <=  exp(s) |dL/du(T)|,     s = sigma_max(W2 W1)
 
-Tried with every basis that this package ships. What limits the theorem for Fourier limits the
+Tried with every basis of the report. What limits the theorem for Fourier limits the
 corollary too (a constant function is in all of them); see :mod:`.gradient_fru`.
 """
 
@@ -12,8 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from torchfru.basis import BASES
-
+from ..experiments import BASES
 from ..plots import Panel
 from .finding import Finding, Settings, line, panel
 from .gradient_fru import (
@@ -35,7 +34,7 @@ def measure(settings: Settings) -> Finding:
     found = {name: over_time(LENGTHS, freqs, name, settings) for name in BASES}
     halves = {name: over_time(LENGTHS, freqs, name, settings, skip=2) for name in BASES}
     later = {name: [units[3] for units in ends[2.0]] for name, ends in halves.items()}
-    worst, broken, examples = search(settings, tuple(BASES))
+    worst, broken, examples = search(settings, BASES)
     worst = max(worst, *(worst_over_time(ends) for ends in (*found.values(), *halves.values())))
     constant = {name: replace(LOWER, basis=name) for name in BASES}
     refuted = any(max(excess_as_stated(case)) > 0 for case in constant.values())

@@ -11,11 +11,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from paper.experiments import BASES
 from paper.theory import gradient_fru, gradient_rnn, gradient_sru, residual
 from paper.theory.linear import extremes, jacobian, largest, linear_fru, linear_sru
 from paper.theory.registry import one_thread
 from torchfru import FRU
-from torchfru.basis import BASES
 
 SEARCH = settings(max_examples=200, deadline=None)
 ROUNDING = 1e-9

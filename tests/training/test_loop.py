@@ -41,7 +41,9 @@ def test_answers_before_the_first_that_counts_are_not_computed(tmp_path, layer, 
     shapes = set()
     answer = SequenceModel.head_output
     monkeypatch.setattr(
-        SequenceModel, "head_output", lambda self, y: shapes.add(y.shape[1]) or answer(self, y)
+        SequenceModel,
+        "head_output",
+        lambda self, y, *rest: shapes.add(y.shape[1]) or answer(self, y, *rest),
     )
     late = toy_run(tmp_path / "late", config, data=toy("tag"))
     assert shapes == {4}  # of six steps the first two do not count
@@ -274,12 +276,36 @@ def test_losses_are_sums_over_the_true_steps():
 
 def test_learning_rate_falls_every_thousand_steps():
     training = TrainingConfig(lr=0.1, lr_decay=0.5)
-    assert [learning_rate(training, step) for step in (0, 999, 1000, 2000)] == [
-        0.1,
-        0.1,
-        0.05,
-        0.025,
-    ]
+    rates = [learning_rate(training, step, 10) for step in (0, 999, 1000, 2000)]
+    assert rates == [0.1, 0.1, 0.05, 0.025]
+
+
+def test_one_cycle_rises_and_falls_to_nothing():
+    training = TrainingConfig(lr=0.1, schedule="one-cycle", warmup=0.2, epochs=5)
+    rates = [learning_rate(training, step, 20) for step in range(100)]
+    assert rates.index(max(rates)) in (19, 20)
+    assert rates[:20] == sorted(rates[:20])
+    assert rates[20:] == sorted(rates[20:], reverse=True)
+    assert rates[-1] == pytest.approx(0, abs=1e-12)
+    assert 0.098 < max(rates) <= 0.1
+
+
+def test_smoothed_labels_are_for_training_only(tmp_path):
+    still = toy_config("lstm", lr=1e-12)
+    smooth = with_training(still, label_smoothing=0.5)
+    first = toy_run(tmp_path / "smooth", smooth).epochs[0]
+    second = toy_run(tmp_path / "plain", still).epochs[0]
+    assert first["train_loss"] != pytest.approx(second["train_loss"], rel=1e-3)
+    assert first["test_loss"] == pytest.approx(second["test_loss"], rel=1e-5)
+
+
+def test_one_cycle_resumes_exactly(tmp_path):
+    config = with_training(toy_config("fru"), schedule="one-cycle", label_smoothing=0.1)
+    whole = toy_run(tmp_path / "whole", config)
+    with pytest.raises(InterruptedError):
+        toy_run(tmp_path / "cut", config, hooks=[Cut(1, 0)])
+    resumed = toy_run(tmp_path / "cut", config, resume=True)
+    assert numbers(vars(resumed)) == numbers(vars(whole))
 
 
 def test_weight_decay_shrinks_the_weights(tmp_path):

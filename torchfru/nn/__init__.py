@@ -1,7 +1,19 @@
 """Recurrent layers and cells, and whole models made of them."""
 
 from .fru import FRU, FRUCell
+from .head import EnergyReadout
 from .model import LAYERS, SequenceModel, StepModel
 from .sru import SRU, SRUCell
+from .window import CausalWindow
 
-__all__ = ["FRU", "LAYERS", "SRU", "FRUCell", "SRUCell", "SequenceModel", "StepModel"]
+__all__ = [
+    "FRU",
+    "LAYERS",
+    "SRU",
+    "CausalWindow",
+    "EnergyReadout",
+    "FRUCell",
+    "SRUCell",
+    "SequenceModel",
+    "StepModel",
+]

@@ -41,9 +41,13 @@ class FRU(RecurrentLayer):
         num_freqs, freq_dim: K frequencies of d numbers each: u holds K d.
         gate_size: the width of g.
         freqs_per_block: m; h has m d entries, and frequency k sees slice k mod m of them.
-        freqs: the K frequencies, in turns per seq_len. Default: 0, then log-spaced from 0.25
-            to seq_len. For the other bases: degrees, by default 0..K-1.
-        basis: "fourier", "chebyshev", "legendre", "walsh", or a :class:`torchfru.Basis`.
+        freqs: the K frequencies, in turns per seq_len, or their spacing. "log", the default, is
+            the paper's: 0, then log-spaced from 0.25 to seq_len; few frequencies of many
+            dimensions. "even": evenly spaced from 0 to seq_len / 2, above which frequencies
+            alias; many of them, of few dimensions, tell the steps of a sequence apart. For the
+            other bases: degrees, by default 0..K-1.
+        basis: "fourier", "chebyshev", "legendre", "walsh", or a :class:`torchfru.Basis`. "pairs"
+            is Fourier without phases: the cosine and the sine of each of K/2 frequencies.
         nonlinearity: "relu", "tanh" or "identity".
         return_sequences: False gives y at each sequence's own last step, and computes no other.
 
@@ -81,7 +85,7 @@ class FRU(RecurrentLayer):
         freq_dim: int = FREQ_DIM,
         gate_size: int = GATE_SIZE,
         freqs_per_block: int = FREQS_PER_BLOCK,
-        freqs: Sequence[float] | Tensor | None = None,
+        freqs: str | Sequence[float] | Tensor | None = None,
         basis: str | Basis = BASIS,
         nonlinearity: str = NONLINEARITY,
         return_sequences: bool = True,
@@ -265,7 +269,7 @@ class FRUCell(RecurrentCell, FRU):
         freq_dim: int = FREQ_DIM,
         gate_size: int = GATE_SIZE,
         freqs_per_block: int = FREQS_PER_BLOCK,
-        freqs: Sequence[float] | Tensor | None = None,
+        freqs: str | Sequence[float] | Tensor | None = None,
         basis: str | Basis = BASIS,
         nonlinearity: str = NONLINEARITY,
         device: Any = None,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -16,6 +16,7 @@ from ..defaults import (
     BASIS,
     EMBEDDING_SIZE,
     FREQ_DIM,
+    FREQS,
     FREQS_PER_BLOCK,
     GATE_SIZE,
     HIDDEN_SIZE,
@@ -24,11 +25,14 @@ from ..defaults import (
     NONLINEARITY,
     NUM_FREQS,
     OUTPUT,
+    SCALE,
     STAT_SIZE,
+    WINDOW_ACTIVATION,
 )
 from ..io import did_you_mean
 
 LAYER_NAMES = tuple(LAYER_OPTIONS)
+SCHEDULES = ("steps", "one-cycle")
 
 # The settings that only some layers have, with the names of those layers.
 LAYER_FIELDS = {
@@ -81,11 +85,21 @@ class ModelConfig:
     embedding_size: int = EMBEDDING_SIZE  # for tokens only
     dropout: float = 0.0
     output: str = OUTPUT  # between layer and head
+    window: int = 1  # inputs that each step reads
+    window_size: int | None = None  # features after the window; None: the inputs side by side
+    window_norm: bool = False
+    window_activation: str = WINDOW_ACTIVATION
+    scale: str = SCALE  # of the read-out: "none", "sqrt" (of the steps) or "learned"
+    norm: bool = False  # LayerNorm before the head
+    head_sizes: tuple[int, ...] = ()  # hidden layers of the head
+    energy: int = 0  # features of an energy read-out; for basis="pairs"
+    time_freqs: int = 0  # frequencies that tell the head the time
     num_freqs: int = NUM_FREQS
     freq_dim: int = FREQ_DIM
     freqs_per_block: int = FREQS_PER_BLOCK
     min_freq: float = MIN_FREQ
-    max_freq: float | None = None  # None: as many turns as the sequence has steps
+    max_freq: float | None = None  # None: seq_len for "log", half of it for "even"
+    freqs: str = FREQS  # spacing: "log" or "even"
     basis: str = BASIS
     gate_size: int = GATE_SIZE
     nonlinearity: str = NONLINEARITY
@@ -93,8 +107,7 @@ class ModelConfig:
     alphas: tuple[float, ...] = ALPHAS
 
     def __post_init__(self) -> None:
-        known = self.layer in LAYER_NAMES
-        _require(known, "model.layer", self.layer, f"one of {', '.join(LAYER_NAMES)}")
+        _require(self.layer in LAYER_NAMES, "model.layer", self.layer, _either(LAYER_NAMES))
         _require(0 <= self.dropout < 1, "model.dropout", self.dropout, "within [0, 1)")
 
     def options(self) -> dict[str, Any]:
@@ -108,7 +121,12 @@ class ModelConfig:
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """How to train: Adam, the learning rate times ``lr_decay`` every ``decay_every`` steps."""
+    """How to train, with Adam.
+
+    ``schedule``: "steps" multiplies the learning rate by ``lr_decay`` every ``decay_every`` steps;
+    "one-cycle" raises it to ``lr`` over the share ``warmup`` of all steps, and lowers it to 0 over
+    the rest, both along a cosine.
+    """
 
     lr: float = 0.001
     lr_decay: float = 1.0
@@ -117,13 +135,21 @@ class TrainingConfig:
     epochs: int = 100
     clip: float | None = None  # the largest norm of the gradient
     weight_decay: float | None = None  # AdamW's: each step takes lr times this share of a weight
+    schedule: str = "steps"
+    warmup: float = 0.1
+    label_smoothing: float | None = None  # of classes, while training
     max_loss: float = 1e6  # above this loss, at the end of an epoch, a run counts as diverged
     max_minutes: float | None = None  # stop after the epoch that exceeds this
     probe_every: int | None = None  # epochs between the measurements of a hook
 
     def __post_init__(self) -> None:
+        _require(self.schedule in SCHEDULES, "training.schedule", self.schedule, _either(SCHEDULES))
         for name, value in asdict(self).items():
-            _require_positive(f"training.{name}", value)
+            if name != "schedule":
+                _require_positive(f"training.{name}", value)
+        for name in ("warmup", "label_smoothing"):
+            value = getattr(self, name)
+            _require(value is None or value < 1, f"training.{name}", value, "less than 1")
 
 
 @dataclass(frozen=True)
@@ -160,11 +186,22 @@ class RunConfig:
 def differences(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
     """The settings of ours that theirs has not, by ``section.field``, each with both values.
 
-    A field that theirs does not have yet was None.
+    A field that theirs does not have yet had its default.
     """
-    there = flat(theirs)
+    there = _defaults() | flat(theirs)
     found = {name: (value, there.get(name)) for name, value in flat(ours).items()}
     return {name: pair for name, pair in found.items() if pair[0] != pair[1]}
+
+
+def _defaults() -> dict[str, Any]:
+    """Every field, ``section.field``, with its default; None where it has none."""
+    sections = {
+        section: {
+            item.name: None if item.default is MISSING else item.default for item in fields(kind)
+        }
+        for section, kind in SECTIONS.items()
+    }
+    return flat(sections)
 
 
 def flat(config: dict[str, Any]) -> dict[str, Any]:
@@ -174,6 +211,10 @@ def flat(config: dict[str, Any]) -> dict[str, Any]:
         for section, values in config.items()
         for name, value in values.items()
     }
+
+
+def _either(names: Iterable[str]) -> str:
+    return f"one of {', '.join(names)}"
 
 
 def _require_positive(name: str, value: float | None) -> None:
@@ -258,11 +299,16 @@ def _convert(text: str, kind: Any) -> Any:
         if value != value or value in (float("inf"), float("-inf")):
             raise ValueError(text)
         return value
+    if kind is bool:
+        if text.lower() not in ("true", "false"):
+            raise ValueError(text)
+        return text.lower() == "true"
     return kind(text)
 
 
 def _describe(choices: tuple[Any, ...]) -> str:
     words = {int: "a whole number", float: "a number", str: "a text", NoneType: "none"}
+    words |= {bool: "true or false"}
     return " or ".join(words.get(choice, "comma-separated numbers") for choice in choices)
 
 

@@ -6,6 +6,7 @@ starts the processes and wraps the model for them; everything else is here.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -245,14 +246,15 @@ class Training:
         batch = batch.to(self.fabric.device)
         with self._timed("forward"):
             output, targets = self._outputs(self.module, batch)
-            loss = loss_sum(self.data.task, output, targets, batch.lengths)
+            smoothing = self.config.label_smoothing or 0.0
+            loss = loss_sum(self.data.task, output, targets, batch.lengths, smoothing)
         with self._timed("backward"):
             self.optimizer.zero_grad()
             self.fabric.backward(loss * batch.scale(self.fabric.world_size))
         with self._timed("step"):
             self._clip()
             for group in self.optimizer.param_groups:
-                group["lr"] = learning_rate(self.config, self.step)
+                group["lr"] = learning_rate(self.config, self.step, len(self.train_batches))
             self.optimizer.step()
         self.step += 1
         return loss.detach()
@@ -392,13 +394,21 @@ def build_model(config: RunConfig, data: DataSpec, seed: int) -> SequenceModel:
         )
 
 
-def learning_rate(training: TrainingConfig, step: int) -> float:
-    """The rate of a step, counted from 0: times the decay after every ``decay_every`` steps.
+def learning_rate(training: TrainingConfig, step: int, steps_per_epoch: int) -> float:
+    """The rate of a step, counted from 0.
 
-    >>> learning_rate(TrainingConfig(lr=0.1, lr_decay=0.5), 2999)
+    >>> learning_rate(TrainingConfig(lr=0.1, lr_decay=0.5), 2999, steps_per_epoch=100)
     0.025
+    >>> cycle = TrainingConfig(lr=0.1, schedule="one-cycle", epochs=10)
+    >>> [round(learning_rate(cycle, step, steps_per_epoch=10), 4) for step in (0, 4, 9, 54, 99)]
+    [0.002, 0.0429, 0.098, 0.05, 0.0]
     """
-    return training.lr * training.lr_decay ** (step // training.decay_every)
+    if training.schedule == "steps":
+        return training.lr * training.lr_decay ** (step // training.decay_every)
+    total = training.epochs * steps_per_epoch
+    warm = max(1.0, training.warmup * total)
+    done = (step + 1) / (warm + 1) if step < warm else 1 - (step + 1 - warm) / (total - warm)
+    return training.lr * (1 - math.cos(math.pi * done)) / 2
 
 
 def _load(run: Run, data_dir: Path | None) -> SequenceData:

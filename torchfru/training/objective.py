@@ -44,13 +44,18 @@ def count_terms(task: Task, targets: Tensor, lengths: Tensor | None) -> int:
     return targets.numel()
 
 
-def loss_sum(task: Task, output: Tensor, targets: Tensor, lengths: Tensor | None) -> Tensor:
-    """Cross entropies or squared errors, summed."""
-    if task == "classify":
-        return F.cross_entropy(output, targets, reduction="sum")
-    if task == "tag":
+def loss_sum(
+    task: Task, output: Tensor, targets: Tensor, lengths: Tensor | None, smoothing: float = 0.0
+) -> Tensor:
+    """Cross entropies, of smoothed labels if so wished, or squared errors, summed."""
+    if is_accuracy(task):
+        output = output.flatten(0, 1) if task == "tag" else output  # (N L, classes)
         return F.cross_entropy(
-            output.flatten(0, 1), targets.flatten(), reduction="sum", ignore_index=IGNORED
+            output,
+            targets.flatten(),
+            reduction="sum",
+            ignore_index=IGNORED,
+            label_smoothing=smoothing,
         )
     error = (output - targets).square()
     if task == "predict" and lengths is not None:
