@@ -16,7 +16,9 @@ from pathlib import Path
 
 import optuna
 import pytest
+from optuna.exceptions import StorageInternalError
 from optuna.storages import RDBStorage
+from sqlalchemy.exc import SQLAlchemyError
 from training_helpers import TINY_GRU, finish, numbers, read, torchfru_here
 
 BINARIES = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
@@ -77,7 +79,7 @@ def server():
 def arguments(results: Path) -> list[str]:
     changed = [part for setting in TINY_GRU for part in ("--set", setting)]
     fixed = ["sweep", "mix-poly-5", "--model", "gru", "--results", str(results), "--json"]
-    return [*fixed, "--epochs", "40", *GRID, *changed, "--threads", "1", "--accelerator", "cpu"]
+    return [*fixed, "--epochs", "80", *GRID, *changed, "--threads", "1", "--accelerator", "cpu"]
 
 
 def start(results: Path, storage: str) -> subprocess.Popen[str]:
@@ -97,20 +99,39 @@ def trials(server: str) -> list[optuna.trial.FrozenTrial]:
         storage.engine.dispose()
 
 
-def begun(results: Path) -> list[Path]:
+def begun(server: str) -> int:
+    """The number of points that are being trained."""
+    try:
+        found = trials(server)
+    except (KeyError, SQLAlchemyError, StorageInternalError):  # there is no study yet
+        return 0
+    return sum(t.state.name == "RUNNING" and "began" in t.user_attrs for t in found)
+
+
+def records(results: Path) -> list[Path]:
     folder = results.parent / "checkpoints" / results.name / "sweeps" / "mix-poly-5"
-    return [path for path in folder.glob("*.json") if read(path)["epochs"]]
+    return list(folder.glob("*.json"))
+
+
+def kill_while_both_train(first, second, server: str) -> None:
+    """Halt the first process, and kill it if it holds a point: a process holds at most one."""
+    while True:
+        assert first.poll() is None
+        assert second.poll() is None
+        if begun(server) == 2:
+            first.send_signal(signal.SIGSTOP)
+            if begun(server) == 2:
+                break
+            first.send_signal(signal.SIGCONT)
+        time.sleep(0.05)
+    first.send_signal(signal.SIGKILL)
+    finish(first)
 
 
 def test_two_processes_share_a_sweep_and_one_is_killed(tmp_path, server):
     shared, alone = tmp_path / "shared", tmp_path / "alone"
     first, second = (start(shared, server) for _ in range(2))
-    while len(begun(shared)) < 2:  # both have taken a point
-        assert first.poll() is None
-        assert second.poll() is None
-        time.sleep(0.01)
-    first.send_signal(signal.SIGKILL)
-    finish(first)
+    kill_while_both_train(first, second, server)
     _, errors = finish(second)
     assert second.returncode == 0, errors
     found = trials(server)
@@ -123,6 +144,6 @@ def test_two_processes_share_a_sweep_and_one_is_killed(tmp_path, server):
     torchfru_here(*arguments(alone))
     sweeps = [read(path / "mix-poly-5" / "sweep-gru-0.json") for path in (shared, alone)]
     assert sweeps[0]["points"] == sweeps[1]["points"]
-    for path in begun(alone):
+    for path in records(alone):
         twin = Path(str(path).replace("/checkpoints/alone/", "/checkpoints/shared/"))
         assert numbers(read(path)) == numbers(read(twin))
