@@ -66,7 +66,7 @@ def test_errors_are_one_line(monkeypatch, capsys, tmp_path, arguments, code, mes
 
 
 def run(*arguments: str) -> str:
-    done = CliRunner().invoke(cli.app, arguments, catch_exceptions=False)
+    done = CliRunner(env={"COLUMNS": "200"}).invoke(cli.app, arguments, catch_exceptions=False)
     assert done.exit_code == 0, done.output
     return done.output
 

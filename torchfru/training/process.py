@@ -16,6 +16,10 @@ from lightning.fabric import Fabric
 from lightning.fabric.loggers.csv_logs import CSVLogger
 from lightning.fabric.loggers.tensorboard import TensorBoardLogger
 
+# Groups of processes that have ended. The destructor of one joins its threads, and these may still
+# wait for Python's lock, which the destroying thread holds: a group lives as long as its process.
+_ended: list[object] = []
+
 
 def launch(folder: Path, devices: int, nodes: int, accelerator: str) -> Fabric:
     """Start the other processes, if any. Each of them runs the same program up to this line."""
@@ -37,6 +41,7 @@ def leave(fabric: Fabric) -> None:
     """End the connection to the other processes. A process that finds it closed can crash."""
     if fabric.world_size > 1:
         fabric.barrier()
+        _ended.append(torch.distributed.group.WORLD)
         torch.distributed.destroy_process_group()
 
 
