@@ -75,4 +75,4 @@ def test_sharded_training_equals_that_of_one_process(count, tmp_path):
     ]
     for process in processes:
         output, error = process.communicate(timeout=120)
-        assert output.strip() == "equal", error
+        assert output.split()[-1:] == ["equal"], error  # torch 2.8 prints before it

@@ -7,6 +7,7 @@ from importlib.util import find_spec
 
 import torch
 
+INSTALLED = find_spec("triton") is not None  # once: torch.compile cannot trace find_spec
 DEVICES = ("cuda",)  # of torch; also ROCm's name
 WIDEST_IN_REGISTERS = 256  # n_g
 
@@ -24,7 +25,7 @@ def interpreted() -> bool:
 def available(device_type: str) -> bool:
     """Whether Triton is here, and a device of this type that it runs on."""
     usable = device_type in DEVICES and torch.cuda.is_available()
-    return find_spec("triton") is not None and (usable or interpreted())
+    return INSTALLED and (usable or interpreted())
 
 
 def limit(device: torch.device, dtype: torch.dtype) -> str | None:
