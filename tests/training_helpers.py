@@ -102,7 +102,7 @@ def with_training(config: RunConfig, **changes: Any) -> RunConfig:
 
 
 def numbers(record: dict[str, Any]) -> list[dict[str, Any]]:
-    """What must be the same in two equal runs: all but the time they took."""
+    """The epochs without their seconds: equal in two equal runs."""
     return [{k: v for k, v in epoch.items() if k != "seconds"} for epoch in record["epochs"]]
 
 
@@ -132,7 +132,7 @@ def torchfru_here(*arguments: str) -> str:
 
 
 def finish(process: subprocess.Popen[str]) -> tuple[str, str]:
-    """What a process says until its end; one that hangs is made to say where."""
+    """The output of a process until its end; one that hangs is made to say where."""
     try:
         return process.communicate(timeout=300)
     except subprocess.TimeoutExpired:

@@ -70,7 +70,7 @@ def tree(folder: Path) -> dict[str, int]:
 
 
 def run(case: Case, folder: Path) -> str | None:
-    """What is wrong with the end of a command, or None."""
+    """The fault in how a command ended, or None."""
     if case.content is not None:
         case.path.parent.mkdir(parents=True, exist_ok=True)
         case.path.write_bytes(case.content)

@@ -122,7 +122,8 @@ def test_the_options_of_a_layer_are_those_that_it_takes(layer):
     options = {name: values.get(name, 3) for name in LAYER_OPTIONS[layer]}
     options |= {"alphas": (0.5,)} if "alphas" in options else {}
     options |= {"freqs_per_block": 1} if "freqs_per_block" in options else {}
-    SequenceModel(layer, 1, 1, seq_len=3, **options)
+    model = SequenceModel(layer, 1, 1, seq_len=3, **options)
+    assert model(torch.zeros(2, 3, 1)).shape == (2, 1)
 
 
 @pytest.mark.parametrize("layer", LAYERS)
