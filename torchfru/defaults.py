@@ -28,6 +28,7 @@ EMBEDDING_SIZE = 128
 OUTPUT = "identity"
 WINDOW_ACTIVATION = "identity"
 SCALE = "none"
+NAIVE = "none"
 
 # The layers that a model can have, each with its own options.
 LAYER_OPTIONS: dict[str, tuple[str, ...]] = {

@@ -1,5 +1,6 @@
 """Recurrent layers and cells, and whole models made of them."""
 
+from .forecast import NaiveForecast
 from .fru import FRU, FRUCell
 from .head import EnergyReadout
 from .model import LAYERS, SequenceModel, StepModel
@@ -13,6 +14,7 @@ __all__ = [
     "CausalWindow",
     "EnergyReadout",
     "FRUCell",
+    "NaiveForecast",
     "SRUCell",
     "SequenceModel",
     "StepModel",

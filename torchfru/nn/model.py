@@ -1,4 +1,4 @@
-"""Models for sequences: (embedding), (window), a recurrent layer, a head."""
+"""Models for sequences: (embedding), (naive forecast), (window), a recurrent layer, a head."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from ..defaults import (
     HIDDEN_SIZE,
     LAYER_OPTIONS,
     MIN_FREQ,
+    NAIVE,
     NUM_FREQS,
     OUTPUT,
     SCALE,
@@ -24,6 +25,7 @@ from ..defaults import (
 )
 from ..io import did_you_mean
 from .baselines import GRU, LSTM, RNN
+from .forecast import FORECASTS, NaiveForecast
 from .fru import FRU
 from .head import EnergyReadout, Head
 from .sru import SRU
@@ -87,6 +89,13 @@ class SequenceModel(nn.Module):
             hidden layers.
         energy: the width of an :class:`EnergyReadout` beside the output of an FRU with
             ``basis="pairs"``; 0 for none.
+        skip: whether the head sees the layer's input as well, the window's features.
+        naive: where to start: "last", "line", "seasonal" or "ridge", see :class:`NaiveForecast`.
+            The model predicts the difference to this forecast, in units of its error on the
+            training set, from a head that starts at zero. The error of the latest forecast, in
+            the same units, becomes an input beside the inputs themselves. ``naive_width`` and
+            ``season`` are the forecast's width and season. "none" for no forecast.
+        input_dropout: the probability of zeroing a whole step's input (a word) while training.
         options: the layer's own: num_freqs, freq_dim, max_freq, basis, alphas, ...
 
     Shape:
@@ -124,17 +133,36 @@ class SequenceModel(nn.Module):
         head_sizes: Sequence[int] = (),
         energy: int = 0,
         time_freqs: int = 0,
+        skip: bool = False,
+        naive: str = NAIVE,
+        naive_width: int = 1,
+        season: int = 1,
+        input_dropout: float = 0.0,
         **options: Any,
     ) -> None:
         super().__init__()
         _require_choice("layer", layer, LAYERS)
         _require_choice("output", output, ACTIVATIONS)
+        _require_choice("naive", naive, FORECASTS)
         _require_options(layer, options)
         self.kind = layer
         self.every_step = every_step
         self.time_freqs = time_freqs
+        self.skip = skip
         self.embedding = None if vocab_size is None else nn.Embedding(vocab_size, embedding_size)
+        self.input_dropout = nn.Dropout1d(input_dropout)
         n_in = input_size if vocab_size is None else embedding_size
+        self.naive = None
+        if naive != NAIVE:
+            if vocab_size is not None or output_size % input_size:
+                raise ValueError(
+                    f"SequenceModel: naive={naive!r} needs numbers as inputs, and a whole number "
+                    f"of steps as outputs; got output_size={output_size}, input_size={input_size}"
+                )
+            horizon = output_size // input_size
+            sizes = {"width": naive_width, "season": season, "horizon": horizon}
+            self.naive = NaiveForecast(naive, input_size, **sizes)
+            n_in += input_size
         self.window = None
         if window > 1 or window_size is not None:
             self.window = CausalWindow(
@@ -160,6 +188,8 @@ class SequenceModel(nn.Module):
             dropout=dropout,
             energy=energy,
             time_freqs=time_freqs,
+            window=n_in if skip else 0,
+            zero=self.naive is not None,
         )
 
     def _energy_readout(self, features: int, seq_len: int) -> EnergyReadout:
@@ -173,27 +203,68 @@ class SequenceModel(nn.Module):
     def forward(
         self, inputs: Tensor, lengths: Tensor | None = None, output_from: int = 0
     ) -> Tensor:
-        x, _ = self.layer_input(inputs)
-        y, state = self.layer(x, lengths=lengths, output_from=output_from)
-        t = None
-        if self.time_freqs and self.every_step:
-            t = torch.arange(output_from + 1, inputs.shape[1] + 1, device=x.device)  # (L,)
-        elif self.time_freqs:
-            ends = torch.full((x.shape[0],), x.shape[1], device=x.device)
-            t = ends if lengths is None else lengths.to(x.device)  # (N,)
-        return self.head_output(y, state, t)
+        x, forecast = self.embed(inputs), None
+        steps = torch.arange(1, x.shape[1] + 1, device=x.device)  # (L,)
+        if self.naive is not None:
+            forecast, x = self.naive_forecast(x, steps)
+        v = x if self.window is None else self.window(x)[0]  # (N, L, n_in)
+        y, state = self.layer(v, lengths=lengths, output_from=output_from)
+        ends = steps[-1:].expand(len(x)) if lengths is None else lengths.to(x.device)  # (N,)
+        t = steps[output_from:] if self.every_step else ends
+        skipped = self._answered(v, t) if self.skip else None
+        forecast = None if forecast is None else self._answered(forecast, t)
+        return self.head_output(y, state, t, skipped, forecast)
 
-    def layer_input(
-        self, inputs: Tensor, before: Tensor | None = None
-    ) -> tuple[Tensor, Tensor | None]:
-        """The features (N, L, n_in) that the layer reads, and the inputs that the window keeps."""
-        x = inputs if self.embedding is None else self.embedding(inputs)
-        return (x, None) if self.window is None else self.window(x, before)
+    def _answered(self, values: Tensor, t: Tensor) -> Tensor:
+        """Of values (N, L, n), those at the steps t that have an output."""
+        if self.every_step:
+            return values[:, values.shape[1] - len(t) :]  # (N, L', n)
+        place = (t - 1).reshape(-1, 1, 1).expand(-1, 1, values.shape[-1])
+        return values.gather(1, place)[:, 0]  # (N, n)
 
-    def head_output(self, y: Tensor, state: Any = None, t: Tensor | None = None) -> Tensor:
-        """(..., output_size) from the layer's outputs (..., hidden_size), state and time."""
+    def embed(self, inputs: Tensor) -> Tensor:
+        """The inputs as numbers (N, L, n); while training, whole steps may be dropped."""
+        return self.input_dropout(inputs if self.embedding is None else self.embedding(inputs))
+
+    def naive_forecast(
+        self, x: Tensor, t: Tensor, before: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Forecasts (N, L, n_out) after steps t (L,) or (N, 1), and x with the last one's error."""
+        assert self.naive is not None
+        forecast = self.naive(x, before)  # (N, L + 1, n_out)
+        n = x.shape[-1]
+        errors = (x - forecast[:, :-1, :n]) / self.naive.unit(t - 1)[..., :n]
+        return forecast[:, 1:], torch.cat([x, errors], -1)
+
+    def fit_naive(self, inputs: Tensor, targets: Tensor, lengths: Tensor | None = None) -> None:
+        """Fit the naive forecast, where there is one, to the training set."""
+        if self.naive is not None:
+            self.naive.fit(inputs, targets, lengths)
+
+    def loss_unit(self, steps: int, lengths: Tensor | None = None) -> Tensor | float:
+        """The unit of errors while training: those of the naive forecast are 1 on average."""
+        if self.naive is None:
+            return 1.0
+        device = self.naive.units.device
+        if self.every_step:
+            return self.naive.unit(torch.arange(1, steps + 1, device=device))  # (L, n_out)
+        ends = torch.tensor(steps, device=device) if lengths is None else lengths
+        return self.naive.unit(ends)  # (n_out,) or (N, n_out)
+
+    def head_output(
+        self,
+        y: Tensor,
+        state: Any = None,
+        t: Tensor | None = None,
+        skipped: Tensor | None = None,
+        forecast: Tensor | None = None,
+    ) -> Tensor:
+        """(..., output_size) from the layer's outputs (..., hidden_size) and what stands beside."""
         energy = None if self.energy is None else self.energy(state[0][-1])  # u of the last layer
-        return self.head(y, energy, t)
+        output = self.head(y, energy, t if self.time_freqs else None, skipped)
+        if self.naive is None or t is None or forecast is None:
+            return output
+        return forecast + self.naive.unit(t) * output
 
     def count_parameters(self, embedding: bool = False) -> int:
         """Number of trainable parameters; the paper does not count the embedding's."""
@@ -233,8 +304,9 @@ class StepModel(nn.Module):
         sru        u (num_layers, N, n_u)
         fru        u (num_layers, N, n_u), and t (N,) int64, the steps taken so far
 
-    A window adds the inputs that it keeps, ``window`` (N, width - 1, n), and a head that knows the
-    time adds ``step`` (N,) int64 for layers that do not count.
+    A window adds the inputs that it keeps, ``window`` (N, width - 1, n), a naive forecast those
+    that it reads, ``inputs`` (N, width, n). Where the time is needed, layers that do not count add
+    ``step`` (N,) int64.
 
     It starts as zeros. The basis of an FRU is kept as a table of seq_len rows, so that an exported
     model needs no operator of the basis.
@@ -254,28 +326,51 @@ class StepModel(nn.Module):
 
     @property
     def state_names(self) -> tuple[str, ...]:
-        model = self.model
-        window = () if model.window is None else ("window",)
-        return (*model.layer.step_names, *window, *(("step",) if self._counts else ()))
+        return (*self.model.layer.step_names, *self._beside(1))
 
     @property
-    def _counts(self) -> bool:
-        return self.model.time_freqs > 0 and "t" not in self.model.layer.step_names
+    def batch_axes(self) -> tuple[int, ...]:
+        """The axis of each state that counts the samples."""
+        layers = tuple(0 if name == "t" else 1 for name in self.model.layer.step_names)
+        return layers + (0,) * len(self._beside(1))
+
+    def _beside(self, n: int) -> dict[str, Tensor]:
+        """The start of the states that are not the layer's."""
+        model, window, naive = self.model, self.model.window, self.model.naive
+        states = {}
+        if window is not None:
+            states["window"] = torch.zeros(n, window.width - 1, window.input_size)
+        if naive is not None:
+            states["inputs"] = torch.zeros(n, naive.width, naive.input_size)
+        timed = model.time_freqs > 0 or naive is not None
+        if timed and "t" not in model.layer.step_names:
+            states["step"] = torch.zeros(n, dtype=torch.int64)
+        return states
 
     def start(self, n: int) -> tuple[Tensor, ...]:
         """The state before the first step, for n sequences."""
-        window, state = self.model.window, self.model.layer.step_start(n)
-        if window is not None:
-            state = (*state, torch.zeros(n, window.width - 1, window.input_size))
-        return (*state, torch.zeros(n, dtype=torch.int64)) if self._counts else state
+        return (*self.model.layer.step_start(n), *self._beside(n).values())
 
     def forward(self, x: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
         model, tables = self.model, {name: self.get_buffer(name) for name in self._tables}
-        by_name = dict(zip(self.state_names, state, strict=True))
-        v, window = model.layer_input(x.unsqueeze(1), by_name.get("window"))  # (N, 1, n_in)
-        own = state[: len(model.layer.step_names)]
-        y, own = model.layer.step(v[:, 0], own, tables)
-        t = by_name["step" if self._counts else "t"] + 1 if model.time_freqs else None  # (N,)
-        after = own if window is None else (*own, window)
-        after = (*after, by_name["step"] + 1) if self._counts else after
-        return model.head_output(y, own, t), *after
+        now = dict(zip(self.state_names, state, strict=True))
+        t = now.get("step", now.get("t"))  # (N,), or None if nothing needs it
+        x = model.embed(x.unsqueeze(1))  # (N, 1, n)
+        after: dict[str, Tensor] = {}
+        forecast = None
+        if model.naive is not None:
+            assert t is not None
+            first = (t == 0).reshape(-1, 1, 1)  # before the first input there is only that one
+            before = torch.where(first, x, now["inputs"])  # (N, width, n)
+            after["inputs"] = torch.cat([before, x], 1)[:, 1:]
+            forecast, x = model.naive_forecast(x, t.unsqueeze(-1) + 1, before)
+        if model.window is not None:
+            x, after["window"] = model.window(x, now["window"])
+        if "step" in now:
+            after["step"] = now["step"] + 1
+        y, own = model.layer.step(x[:, 0], state[: len(model.layer.step_names)], tables)
+        skipped = x[:, 0] if model.skip else None
+        forecast = None if forecast is None else forecast[:, 0]
+        t = None if t is None else t + 1
+        output = model.head_output(y, own, t, skipped, forecast)
+        return output, *own, *(after[name] for name in self._beside(1))

@@ -22,6 +22,7 @@ from ..defaults import (
     HIDDEN_SIZE,
     LAYER_OPTIONS,
     MIN_FREQ,
+    NAIVE,
     NONLINEARITY,
     NUM_FREQS,
     OUTPUT,
@@ -52,6 +53,7 @@ class DataConfig:
     degree: int | None = None
     length: int | None = None
     steps: int | None = None
+    side: int | None = None  # of MNIST's images: 28, or averaged to 14 or 7
     split: str | None = None  # "standard" or "released"
     pixels: str | None = None  # "unit" or "standard"
     words: int | None = None
@@ -94,6 +96,11 @@ class ModelConfig:
     head_sizes: tuple[int, ...] = ()  # hidden layers of the head
     energy: int = 0  # features of an energy read-out; for basis="pairs"
     time_freqs: int = 0  # frequencies that tell the head the time
+    skip: bool = False  # whether the head sees the layer's input
+    naive: str = NAIVE  # the forecast to start from: "last", "line", "seasonal" or "ridge"
+    naive_width: int = 1  # inputs that "ridge" reads
+    season: int = 1  # steps of a season, for "seasonal"
+    input_dropout: float = 0.0  # of whole steps, or words
     num_freqs: int = NUM_FREQS
     freq_dim: int = FREQ_DIM
     freqs_per_block: int = FREQS_PER_BLOCK
@@ -108,7 +115,9 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         _require(self.layer in LAYER_NAMES, "model.layer", self.layer, _either(LAYER_NAMES))
-        _require(0 <= self.dropout < 1, "model.dropout", self.dropout, "within [0, 1)")
+        for name in ("dropout", "input_dropout"):
+            value = getattr(self, name)
+            _require(0 <= value < 1, f"model.{name}", value, "within [0, 1)")
 
     def options(self) -> dict[str, Any]:
         """The settings that this layer has, for ``SequenceModel``."""

@@ -50,7 +50,7 @@ def _inputs(trained: TrainedModel, steps: int) -> Tensor:
 def _convert(step: StepModel, trained: TrainedModel) -> bytes:
     state = step.start(CHECKED_BATCH)
     batch = torch.export.Dim("batch")
-    axes = tuple({0 if value.dim() == 1 else 1: batch} for value in state)
+    axes = tuple({axis: batch} for axis in step.batch_axes)
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # on torch's own deprecations

@@ -25,7 +25,7 @@ from ..records import RunResult, nan_to_none
 from .batches import Batch, Batches, derive_seed, split_data
 from .checkpoint import Checkpoint, optimizer_tensors, restore_optimizer, restore_weights
 from .config import RunConfig, TrainingConfig
-from .objective import count_correct, every_step, first_output, loss_sum, measures
+from .objective import count_beside, every_step, first_output, loss_sum, measures
 from .process import denormals_flushed, launch, leave, quiet, stopped_by_signals
 from .run import (
     Run,
@@ -179,7 +179,10 @@ class Training:
 
     def _set_model(self, begin: Checkpoint | None) -> None:
         self.model = build_model(self.run.config, self.data, self.run.seed)
-        if begin is not None:
+        if begin is None:
+            split = self.train_batches.split
+            self.model.fit_naive(split.inputs, split.targets, split.lengths)
+        else:
             restore_weights(self.model, begin, self.run.checkpoint)
         self.module = self.fabric.setup_module(self.model)
         trained = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
@@ -211,11 +214,11 @@ class Training:
         torch.manual_seed(derive_seed(self.run.seed, len(self.epochs), self.fabric.global_rank))
         totals, last = self._train_epoch()
         measured = {part: self._measure(batches) for part, batches in self.measured.items()}
-        loss, _, terms = self._over_processes(totals)
+        loss, _, terms, _ = self._over_processes(totals)
         record = {"epoch": len(self.epochs) + 1, "train_loss": loss / max(terms, 1)}
         for part, sums in measured.items():
             record |= measures(self.data.task, part, *self._over_processes(sums))
-        loss, _, terms = self._over_processes(last)  # a recovered bad batch is not divergence
+        loss, _, terms, _ = self._over_processes(last)  # a recovered bad batch is not divergence
         if not loss / max(terms, 1) <= self.config.max_loss:  # or not a number
             self.diverged = True
         self.fabric.log_dict(record, self.step)
@@ -227,15 +230,15 @@ class Training:
         self._save()
 
     def _train_epoch(self) -> tuple[Tensor, Tensor]:
-        """Loss, correct outputs and terms, summed over the epoch, and those of its last batch."""
+        """The sums of an epoch (see :func:`_add`), and those of its last batch."""
         self.model.train()
         totals, last = self._zeros(), self._zeros()
         for batch in self.train_batches.epoch(len(self.epochs)):
             loss = self._train_batch(batch)
             last = self._zeros()
             if batch.terms:
-                _add(last, loss, 0.0, batch.terms)
-                _add(totals, loss, 0.0, batch.terms)
+                _add(last, loss, batch.terms)
+                _add(totals, loss, batch.terms)
             self._call("on_batch")
             if self.diverged:
                 break
@@ -247,7 +250,8 @@ class Training:
         with self._timed("forward"):
             output, targets = self._outputs(self.module, batch)
             smoothing = self.config.label_smoothing or 0.0
-            loss = loss_sum(self.data.task, output, targets, batch.lengths, smoothing)
+            unit = self.model.loss_unit(batch.inputs.shape[1], batch.lengths)
+            loss = loss_sum(self.data.task, output, targets, batch.lengths, smoothing, unit)
         with self._timed("backward"):
             self.optimizer.zero_grad()
             self.fabric.backward(loss * batch.scale(self.fabric.world_size))
@@ -272,16 +276,16 @@ class Training:
 
     @torch.inference_mode()
     def _measure(self, batches: Batches) -> Tensor:
-        """Loss, correct outputs and terms, summed over a part of the data."""
+        """The sums of a part of the data (see :func:`_add`)."""
         self.model.eval()
         sums = self._zeros()
         for batch in batches:
             with self._timed("test"):
                 output, targets = self._outputs(self.model, batch.to(self.fabric.device))
                 loss = loss_sum(self.data.task, output, targets, batch.lengths)
-                correct = count_correct(self.data.task, output, targets)
+                beside = count_beside(self.data.task, output, targets)
             if batch.terms:
-                _add(sums, loss, correct, batch.terms)
+                _add(sums, loss, batch.terms, *beside)
         return sums
 
     def _outputs(self, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -354,7 +358,7 @@ class Training:
     def _zeros(self) -> Tensor:
         precise = self.fabric.device.type != "mps"  # Apple's GPUs have no float64
         dtype = torch.float64 if precise else torch.float32
-        return torch.zeros(3, dtype=dtype, device=self.fabric.device)
+        return torch.zeros(4, dtype=dtype, device=self.fabric.device)
 
     def _over_processes(self, values: Tensor, how: ReduceOp.RedOpType = ReduceOp.SUM) -> Any:
         if self.fabric.world_size > 1:
@@ -427,7 +431,10 @@ def _test_batch(inputs: Tensor) -> int:
     return max(1, min(TEST_BATCH, TEST_STEPS // inputs.shape[1]))
 
 
-def _add(sums: Tensor, loss: Tensor, correct: Tensor | float, terms: int) -> None:
+def _add(
+    sums: Tensor, loss: Tensor, terms: int, beside: Tensor | float = 0.0, beside_terms: int = 0
+) -> None:
     sums[0] += loss
-    sums[1] += correct
+    sums[1] += beside
     sums[2] += terms
+    sums[3] += beside_terms

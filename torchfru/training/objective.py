@@ -45,9 +45,14 @@ def count_terms(task: Task, targets: Tensor, lengths: Tensor | None) -> int:
 
 
 def loss_sum(
-    task: Task, output: Tensor, targets: Tensor, lengths: Tensor | None, smoothing: float = 0.0
+    task: Task,
+    output: Tensor,
+    targets: Tensor,
+    lengths: Tensor | None,
+    smoothing: float = 0.0,
+    unit: Tensor | float = 1.0,
 ) -> Tensor:
-    """Cross entropies, of smoothed labels if so wished, or squared errors, summed."""
+    """Cross entropies, of smoothed labels if so wished, or squared errors in a unit, summed."""
     if is_accuracy(task):
         output = output.flatten(0, 1) if task == "tag" else output  # (N L, classes)
         return F.cross_entropy(
@@ -57,23 +62,38 @@ def loss_sum(
             ignore_index=IGNORED,
             label_smoothing=smoothing,
         )
-    error = (output - targets).square()
+    error = ((output - targets) / unit).square()
     if task == "predict" and lengths is not None:
         steps = torch.arange(targets.shape[1], device=targets.device)
         error = torch.where((steps < lengths.unsqueeze(-1)).unsqueeze(-1), error, 0.0)
     return error.sum()
 
 
-def count_correct(task: Task, output: Tensor, targets: Tensor) -> Tensor:
-    """The number of correct classes; 0 for tasks without classes."""
-    if not is_accuracy(task):
-        return output.new_zeros((), dtype=torch.int64)
-    return (output.argmax(-1) == targets).sum()
+def count_beside(task: Task, output: Tensor, targets: Tensor) -> tuple[Tensor, int]:
+    """A sum beside the loss, and the number of its terms.
 
-
-def measures(task: Task, part: str, loss: float, correct: float, terms: float) -> dict[str, float]:
-    """The numbers of a record: ``test_loss`` with ``test_accuracy`` in percent, or ``test_mse``."""
-    terms = max(terms, 1)
+    It is the number of correct classes, of all; or for ``predict`` the squared errors of the
+    first step, at which there is only one value to go by.
+    """
     if is_accuracy(task):
-        return {f"{part}_loss": loss / terms, f"{part}_accuracy": 100 * correct / terms}
-    return {f"{part}_mse": loss / terms}
+        return (output.argmax(-1) == targets).sum(), 0
+    if task == "predict":
+        return (output[:, 0] - targets[:, 0]).square().sum(), targets[:, 0].numel()
+    return output.new_zeros(()), 0
+
+
+def measures(
+    task: Task, part: str, loss: float, beside: float, terms: float, beside_terms: float
+) -> dict[str, float]:
+    """The numbers of a record, by task.
+
+    ``test_loss`` with ``test_accuracy`` in percent, or ``test_mse``, and for ``predict`` also
+    ``test_mse_after_first``, the mean squared error without that of the first step.
+    """
+    mean = loss / max(terms, 1)
+    if is_accuracy(task):
+        return {f"{part}_loss": mean, f"{part}_accuracy": 100 * beside / max(terms, 1)}
+    if task != "predict" or terms <= beside_terms:
+        return {f"{part}_mse": mean}
+    after = (loss - beside) / (terms - beside_terms)
+    return {f"{part}_mse": mean, f"{part}_mse_after_first": after}
