@@ -72,7 +72,9 @@ def compare(
 ) -> list[RunResult]:
     """Train FRU for its epochs, and the others for their time, with the same window and head."""
     data = load_data(config)
-    print(f"\n{task}, {data.seq_len} steps\n{'model':>17} {'parameters':>11} {'seconds':>8}", end="")
+    print(
+        f"\n{task}, {data.seq_len} steps\n{'model':>17} {'parameters':>11} {'seconds':>8}", end=""
+    )
     print(f" {measure.replace('_', ' '):>22}")
     records = []
     for layer in MARKERS:
