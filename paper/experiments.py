@@ -11,11 +11,15 @@
     frequencies, the low half and the high half of them on a log scale.
 ``bases``
     Other bounded bases in the place of the Fourier basis: the paper's theorem allows any. Ours.
+``ablation``
+    The recipe with each of its changes left out alone. A model is called ``<task>-<change>``, and
+    ``<task>-full`` has all of them; ten epochs each.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from torchfru.training import recipes as library
 from torchfru.training.config import DataConfig, RunConfig, TrainingConfig
@@ -51,6 +55,53 @@ def _frequencies(steps: int, count: int, low: float, high: float) -> RunConfig:
     return RunConfig(data, fru(count, 10, max_freq=high, min_freq=low), FREQUENCY_TRAINING[steps])
 
 
+# By task: the recipe's run, and what to set to leave out a change.
+ABLATED: dict[str, tuple[RunConfig, dict[str, dict[str, Any]]]] = {
+    "permuted": (
+        library.EXPERIMENTS["permuted-mnist"]["fru-recipe"],
+        {
+            "full": {},
+            "even-frequencies": {"freqs": "log"},
+            "many-frequencies": {"num_freqs": 40, "freq_dim": 10},
+            "pairs": {"basis": "fourier"},
+            "norm": {"norm": False},
+            "hidden-layer": {"head_sizes": ()},
+            "dropout": {"dropout": 0.0},
+        },
+    ),
+    "pixel": (
+        library.EXPERIMENTS["pixel-mnist"]["fru-recipe"],
+        {
+            "full": {},
+            "window": {"window": 1},
+            "energy": {"energy": 0},
+            "even-frequencies": {"freqs": "log"},
+            "norm": {"norm": False},
+            "hidden-layer": {"head_sizes": ()},
+            "dropout": {"dropout": 0.0},
+        },
+    ),
+    "mix-poly-5": (
+        _MIX_POLY["fru-recipe"],
+        {
+            "full": {},
+            "naive-start": {"naive": "none"},
+            "window": {"window": 1},
+            "skip": {"skip": False},
+            "even-frequencies": {"freqs": "log"},
+            "time": {"time_freqs": 0},
+            "norm": {"norm": False},
+            "hidden-layer": {"head_sizes": ()},
+        },
+    ),
+}
+
+
+def _ablated(run: RunConfig, change: dict[str, Any]) -> RunConfig:
+    training = replace(run.training, epochs=10)
+    return replace(run, model=replace(run.model, **change), training=training)
+
+
 EXPERIMENTS: dict[str, dict[str, RunConfig]] = {
     **library.EXPERIMENTS,
     "gradients": {model: _gradients(model) for model in ("rnn", "lstm", "sru", "fru")},
@@ -64,6 +115,11 @@ EXPERIMENTS: dict[str, dict[str, RunConfig]] = {
         f"{task}-{basis}": replace(run, model=replace(run.model, basis=basis))
         for task, run in _OTHER_BASES.items()
         for basis in BASES
+    },
+    "ablation": {
+        f"{task}-{name}": _ablated(run, change)
+        for task, (run, changes) in ABLATED.items()
+        for name, change in changes.items()
     },
 }
 
