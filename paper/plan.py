@@ -64,10 +64,11 @@ class Planned:
             if self.config is None:
                 return Progress("finished", seconds=Measurement.load(path).seconds)
             record = RunResult.load(path)
-            changed = self.config.changes_since(record.config)
         except ValueError as error:
             return Progress("refused", why=f"{error}: left alone")
-        except AttributeError:  # some other JSON in the place of the configuration
+        try:
+            changed = self.config.changes_since(record.config)
+        except ValueError:  # some other JSON in the place of the configuration
             return Progress("refused", why=f"{path} is not a run record: left alone")
         if changed:
             why = f"{path} has {changed[0]}: left alone"

@@ -48,3 +48,9 @@ LAYER_OPTIONS: dict[str, tuple[str, ...]] = {
         "nonlinearity",
     ),
 }
+
+
+def layers_with(option: str) -> tuple[str, ...]:
+    """The layers that have an option of a model: those that list it, or else all of them."""
+    having = tuple(layer for layer, options in LAYER_OPTIONS.items() if option in options)
+    return having or tuple(LAYER_OPTIONS)

@@ -5,15 +5,19 @@ from __future__ import annotations
 import difflib
 import errno
 import hashlib
+import json
 import math
 import os
 import secrets
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import MISSING, Field, fields, is_dataclass
 from pathlib import Path
 from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+T = TypeVar("T")
 
 BLOCK = 1 << 20  # bytes read at once
 
@@ -94,24 +98,59 @@ def printable(text: object) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))
 
 
-def fits(value: Any, hint: Any) -> bool:
-    """Whether a value of a JSON file has the type of a field; numbers must be finite."""
+def from_json(kind: type[T], stored: Any) -> T:
+    """A dataclass from a JSON object; a ValueError says which entry is missing or wrong.
+
+    Entries that the class does not have are left out: another version may have written them.
+    """
+    if not isinstance(stored, dict):
+        raise ValueError("it holds no JSON object")
+    known: tuple[Field[Any], ...] = fields(kind)  # type: ignore[arg-type]
+    required = {f.name for f in known if f.default is MISSING and f.default_factory is MISSING}
+    if missing := required - set(stored):
+        raise ValueError(f"it has no {', '.join(sorted(missing))}")
+    hints = get_type_hints(kind)
+    return kind(
+        **{f.name: _entry(f.name, stored[f.name], hints) for f in known if f.name in stored}
+    )
+
+
+def _entry(name: str, value: Any, hints: dict[str, Any]) -> Any:
+    try:
+        return typed(value, hints[name])
+    except ValueError:
+        text = json.dumps(value, default=str)
+        shown = text if len(text) <= 40 else f"{text[:40]}..."
+        raise ValueError(f"its {name} cannot be {shown}") from None
+
+
+def typed(value: Any, hint: Any) -> Any:
+    """A value of a JSON file as the type of a field, or a ValueError; numbers must be finite.
+
+    A list may become a tuple, and an object a dataclass.
+    """
     kind, arguments = get_origin(hint) or hint, get_args(hint)
-    if kind is Any:
-        return _is_finite(value)
-    if kind is Literal:
-        return isinstance(value, str) and value in arguments
     if kind in (Union, UnionType):
-        return any(fits(value, argument) for argument in arguments)
-    if kind in (list, tuple):
-        return isinstance(value, list) and all(fits(item, arguments[0]) for item in value)
-    if kind is dict:
-        return isinstance(value, dict) and all(fits(v, arguments[1]) for v in value.values())
-    if kind is float:
-        return isinstance(value, int | float) and not isinstance(value, bool) and _is_finite(value)
-    if kind is int:
-        return isinstance(value, int) and not isinstance(value, bool)
-    return isinstance(value, kind)
+        for argument in arguments:
+            with suppress(ValueError):
+                return typed(value, argument)
+        fits = False
+    elif is_dataclass(kind):
+        return from_json(hint, value)
+    elif kind in (list, tuple) and isinstance(value, list | tuple):
+        return kind(typed(item, arguments[0]) for item in value)
+    elif kind is dict and isinstance(value, dict):
+        return {key: typed(item, arguments[1]) for key, item in value.items()}
+    elif kind is Literal:
+        fits = isinstance(value, str) and value in arguments
+    elif kind is not Any:
+        fits = isinstance(value, (int, float) if kind is float else kind)
+        fits = fits and (kind is bool or not isinstance(value, bool))
+    else:
+        fits = True
+    if not (fits and _is_finite(value)):
+        raise ValueError(f"{value!r:.40} is not of the type {hint}")
+    return value
 
 
 def _is_finite(value: Any) -> bool:
@@ -135,7 +174,7 @@ def file_digest(path: Path, kind: str = "sha256") -> str:
     return digest.hexdigest()
 
 
-def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
+def did_you_mean(name: str, known: Iterable[str]) -> str:
     """The end of an error message about a wrong name.
 
     >>> did_you_mean("pixel-mnst", ["imdb", "pixel-mnist"])
@@ -144,7 +183,7 @@ def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     'choose one of imdb, pixel-mnist'
     """
     known = list(known)
-    near = difflib.get_close_matches(name, known, n=1, cutoff=cutoff)
+    near = difflib.get_close_matches(name, known, n=1)
     return f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(known)}"
 
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from torchfru.defaults import layers_with
 from torchfru.records import RunResult
-from torchfru.training.config import LAYER_FIELDS, flat
+from torchfru.training.config import flat
 
 from ..measurement import Measurement
 from .claims import Claim, judge
@@ -127,8 +128,8 @@ def _settings(record: Record) -> dict[str, Any]:
     layer = record.config.model.layer
     return {
         key: value
-        for key, value in flat(record.config.to_dict()).items()
-        if value is not None and layer in LAYER_FIELDS.get(key.partition(".")[2], (layer,))
+        for key, value in flat(record.config).items()
+        if value is not None and layer in layers_with(key.partition(".")[2])
     }
 
 

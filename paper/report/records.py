@@ -206,7 +206,7 @@ def told_differences(config: RunConfig, other: RunConfig) -> list[str]:
 
     A bound on the minutes is left out: it shows in the number of epochs.
     """
-    found = differences(config.to_dict(), other.to_dict())
+    found = differences(config, other)
     found.pop("training.max_minutes", None)
     return [f"{name} {_said(ours)} instead of {_said(own)}" for name, (ours, own) in found.items()]
 

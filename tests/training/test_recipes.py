@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from torchfru.data import DATASETS
+from torchfru.defaults import LAYER_OPTIONS
 from torchfru.nn import LAYERS
 from torchfru.training import EXPERIMENTS, RunConfig, find_run, override, record_name
-from torchfru.training.config import LAYER_FIELDS, LAYER_NAMES, field_types
+from torchfru.training.config import field_types
 
 FRU = find_run("pixel-mnist", "fru")
 
@@ -47,8 +48,9 @@ def test_every_data_option_can_be_set():
 
 
 def test_names_agree_with_the_layers():
-    assert tuple(LAYERS) == LAYER_NAMES
-    assert all(f"model.{name}" in field_types() for name in LAYER_FIELDS)
+    assert tuple(LAYERS) == tuple(LAYER_OPTIONS)
+    options = {name for own in LAYER_OPTIONS.values() for name in own}
+    assert all(f"model.{name}" in field_types() for name in options)
 
 
 def test_set_changes_one_field():

@@ -12,11 +12,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 import numpy as np
+import torch
 
-from ..io import file_digest
-from .arrays import BLOCK, Array, damaged, integers, require_count
+from ..io import file_digest, file_problem
+from .arrays import BLOCK, Array, DataError, damaged, integers, require_count
 from .files import Source, locate, prepared
-from .sequence import SequenceData, Split
+from .sequence import DataSpec, SequenceData, Split
 
 URL = "https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz"
 MD5 = "7c2ac02c03563afcf9b574c7e56c153a"  # of the official archive
@@ -90,6 +91,23 @@ def token_ids(texts: list[list[str]], words: Sequence[str], length: int) -> Arra
     for row, text in zip(ids, texts, strict=True):
         row[: len(text)] = [index.get(word, UNKNOWN) for word in text]
     return ids
+
+
+def read_texts(path: Path, spec: DataSpec) -> Split:
+    """The texts of a .txt file, one on each line, as the ids that a model of words reads."""
+    if problem := file_problem(path):
+        raise DataError(f"{path}: {problem}")
+    if path.suffix != ".txt":
+        raise DataError(f"{path}: expected a .txt file with a text on each line")
+    try:
+        lines = path.read_text(encoding="utf-8-sig").rstrip().split("\n")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: byte {error.start} is not UTF-8; save it in UTF-8") from None
+    texts = [tokenize(line)[: spec.seq_len] for line in lines]
+    if [] in texts:
+        raise DataError(f"{path}: line {texts.index([]) + 1} has no words; give each line a text")
+    ids = integers(token_ids(texts, spec.words, spec.seq_len))
+    return Split(ids, ids, torch.tensor([len(text) for text in texts]))
 
 
 def read_reviews(archive: Path) -> Reviews:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
-from typing import Any, Literal, get_type_hints
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Literal
 
 from torch import Tensor
 
-from ..io import fits
+from ..io import from_json
 
 Task = Literal["classify", "regress", "predict", "tag"]
 
@@ -90,19 +90,27 @@ class DataSpec:
 
     def to_dict(self) -> dict[str, Any]:
         """The description as JSON can store it, in a checkpoint."""
-        known = {item.name: getattr(self, item.name) for item in fields(DataSpec)}
-        for name in ("scaling", "reading"):
-            known[name] = None if known[name] is None else asdict(known[name])
-        return known
+        return asdict(
+            DataSpec(**{item.name: getattr(self, item.name) for item in fields(DataSpec)})
+        )
 
     @classmethod
     def from_dict(cls, stored: dict[str, Any]) -> DataSpec:
         """The inverse of :meth:`to_dict`; a ValueError says which entry is missing or wrong."""
-        known = dict(stored)
-        for name, kind in (("scaling", Scaling), ("reading", Reading)):
-            known[name] = None if known.get(name) is None else _build(kind, known[name])
-        spec: DataSpec = _build(DataSpec, known)
-        _check(spec)
+        spec = from_json(DataSpec, stored)
+        sizes = (spec.input_size, spec.output_size, spec.seq_len, spec.vocab_size)
+        if any(size is not None and size < 1 for size in sizes):
+            raise ValueError(f"its sizes must be at least 1, got {sizes}")
+        for name, texts, size in (
+            ("classes", spec.classes, spec.output_size),
+            ("words", spec.words, spec.vocab_size),
+        ):
+            if texts and len(texts) != size:
+                raise ValueError(f"it names {len(texts)} {name} for {size}")
+        if spec.scaling is not None:
+            mean, std = spec.scaling.mean, spec.scaling.std
+            if not len(mean) == len(std) == spec.input_size or min(std) <= 0:
+                raise ValueError("its scaling is not a mean and a positive std for each channel")
         return spec
 
 
@@ -113,34 +121,26 @@ class SequenceData(DataSpec):
     train: Split
     test: Split
 
-
-def _build(kind: Any, stored: Any) -> Any:
-    """A dataclass from the entries of a JSON object, their types checked."""
-    hints = get_type_hints(kind)
-    if not isinstance(stored, dict):
-        raise ValueError(f"its {kind.__name__.lower()} is no JSON object")
-    known = {item.name: stored[item.name] for item in fields(kind) if item.name in stored}
-    for name, value in known.items():
-        if not (is_dataclass(value) or fits(value, hints[name])):
-            raise ValueError(f"its {name} cannot be {value!r:.40}")
-        known[name] = tuple(value) if isinstance(value, list) else value
-    try:
-        return kind(**known)
-    except TypeError:
-        raise ValueError(f"its {kind.__name__.lower()} is not complete") from None
-
-
-def _check(spec: DataSpec) -> None:
-    sizes = (spec.input_size, spec.output_size, spec.seq_len, spec.vocab_size)
-    if any(size is not None and size < 1 for size in sizes):
-        raise ValueError(f"its sizes must be at least 1, got {sizes}")
-    for name, texts, size in (
-        ("classes", spec.classes, spec.output_size),
-        ("words", spec.words, spec.vocab_size),
-    ):
-        if texts and len(texts) != size:
-            raise ValueError(f"it names {len(texts)} {name} for {size}")
-    if spec.scaling is not None:
-        mean, std = spec.scaling.mean, spec.scaling.std
-        if not len(mean) == len(std) == spec.input_size or min(std) <= 0:
-            raise ValueError("its scaling is not a mean and a positive std for each channel")
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        task: Task,
+        inputs: Tensor,
+        targets: Tensor,
+        lengths: Tensor | None = None,
+        *,
+        train: int,
+        **more: Any,
+    ) -> SequenceData:
+        """The first ``train`` sequences to train on, the rest to test on; sizes by their shapes."""
+        parts = [
+            Split(inputs[part], targets[part], None if lengths is None else lengths[part])
+            for part in (slice(train), slice(train, None))
+        ]
+        sizes = {
+            "input_size": inputs.shape[2] if inputs.dim() == 3 else 1,
+            "output_size": targets.shape[-1],
+            "seq_len": inputs.shape[1],
+        }
+        return cls(name=name, task=task, train=parts[0], test=parts[1], **(sizes | more))

@@ -8,10 +8,9 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from itertools import chain, islice
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,10 +34,18 @@ class Table(NamedTuple):
     names the columns whose cells are lists.
     """
 
+    path: Path
     names: tuple[str, ...]
     header: bool
     blocks: Iterator[list[Row]]
     lists: frozenset[str] = frozenset()
+
+    def select(self, columns: Sequence[str]) -> Iterator[list[Row]]:
+        """The cells of some columns, in the given order, block by block."""
+        if tuple(columns) == self.names:
+            return self.blocks
+        chosen = [self.names.index(name) for name in columns]
+        return ([[row[i] for i in chosen] for row in block] for block in self.blocks)
 
 
 def open_table(path: Path) -> AbstractContextManager[Table]:
@@ -55,9 +62,18 @@ def _open_csv(path: Path) -> Iterator[Table]:
             first = next(rows, None)
             if first is None:
                 raise DataError(f"{path}: the file is empty; give it a row per sequence or step")
-            names, header = _header(path, first)
-            rows = rows if header else chain([first], rows)
-            yield Table(names, header, _blocks(path, rows, len(names)))
+            names = tuple(cell.strip() for cell in first)
+            header = not all(map(is_number, names))  # a first row of numbers alone is data
+            if header:
+                if all(map(_is_like_number, names)):
+                    raise DataError(
+                        f"{path}: the first row is neither names nor numbers; fill in what is "
+                        "missing in it"
+                    )
+                _check_names(path, names)
+            else:
+                names, rows = tuple(map(str, range(len(names)))), chain([first], rows)
+            yield Table(path, names, header, _blocks(path, rows, len(names)))
     except UnicodeDecodeError as error:
         raise DataError(
             f"{path}: byte {error.start} is not UTF-8; save the file as CSV in UTF-8"
@@ -79,19 +95,6 @@ def _without_blank_end(path: Path, reader: Any) -> Iterator[list[str]]:
             raise DataError(f"{path}: line {blank} is empty; fill it in, or delete it")
         else:
             yield row
-
-
-def _header(path: Path, first: list[str]) -> tuple[tuple[str, ...], bool]:
-    """The names of the columns; a first row of numbers alone is data."""
-    names = tuple(cell.strip() for cell in first)
-    if all(map(is_number, names)):
-        return tuple(str(i) for i in range(len(names))), False
-    if all(_is_like_number(name) for name in names):
-        raise DataError(
-            f"{path}: the first row is neither names nor numbers; fill in what is missing in it"
-        )
-    _check_names(path, names)
-    return names, True
 
 
 def _check_names(path: Path, names: tuple[str, ...]) -> None:
@@ -133,22 +136,11 @@ def _open_parquet(path: Path) -> Iterator[Table]:
             size = max(1, BLOCK_CELLS // max(1, len(names)))
             columns = (batch.to_pydict().values() for batch in file.iter_batches(size))
             blocks: Iterator[list[Row]] = ([*zip(*cells, strict=True)] for cells in columns)
-            yield Table(names, True, blocks, frozenset(lists))
+            yield Table(path, names, True, blocks, frozenset(lists))
     except (ArrowException, OSError, UnicodeDecodeError, OverflowError) as error:
         raise DataError(
             f"{path}: cannot be read as parquet, or it is damaged; write it again"
         ) from error
-
-
-def select(table: Table, columns: Sequence[str]) -> Iterator[list[Row]]:
-    """The cells of some columns, in the given order, block by block."""
-    if tuple(columns) == table.names:
-        return table.blocks
-    chosen = [table.names.index(name) for name in columns]
-    pick: Callable[[Row], Row] = (
-        itemgetter(*chosen) if len(chosen) > 1 else lambda row: (row[chosen[0]],)
-    )
-    return ([pick(row) for row in block] for block in table.blocks)
 
 
 def to_numbers(path: Path, columns: Sequence[str], done: int, rows: list[Row]) -> Array:
@@ -158,28 +150,26 @@ def to_numbers(path: Path, columns: Sequence[str], done: int, rows: list[Row]) -
     """
     try:
         values = np.fromiter(map(float, chain.from_iterable(rows)), np.float64)
+        usual = bool((np.abs(values) <= LARGEST).all()) and not _has_odd_digits(rows)
     except (TypeError, ValueError, OverflowError):
-        values = np.array([np.nan])
-    if not (np.abs(values) <= LARGEST).all() or _is_unusual(rows):
-        _refuse_first(path, columns, done, rows)
+        usual = False
+    if usual:
+        return values
+    for i, row in enumerate(rows):
+        for j, cell in enumerate(row):
+            if not is_number(cell):
+                name = repr(columns[j]) if j < len(columns) else str(j + 1)
+                raise DataError(f"{path}: row {done + i + 1}, column {name} {_problem(cell)}")
     return values
 
 
-def _is_unusual(rows: list[Row]) -> bool:
+def _has_odd_digits(rows: list[Row]) -> bool:
     """Whether a text has characters that float() takes for digits, and a number does not have."""
     try:
         text = "".join(chain.from_iterable(rows))
     except TypeError:  # numbers already
         return False
     return "_" in text or not text.isascii()
-
-
-def _refuse_first(path: Path, columns: Sequence[str], done: int, rows: list[Row]) -> None:
-    for i, row in enumerate(rows):
-        for j, cell in enumerate(row):
-            if not is_number(cell):
-                name = repr(columns[j]) if j < len(columns) else str(j + 1)
-                raise DataError(f"{path}: row {done + i + 1}, column {name} {_problem(cell)}")
 
 
 def _problem(cell: Any) -> str:

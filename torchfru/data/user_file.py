@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from torch import Tensor
 
 from ..io import did_you_mean, file_digest, file_problem, printable
 from .arrays import (
@@ -31,30 +32,27 @@ from .arrays import (
     shuffled,
     train_size,
 )
-from .labels import Labels, array_classes
+from .labels import Labels
 from .npz import Npz, open_npz
 from .sequence import DataSpec, Reading, SequenceData, Split
 from .series import forecast
-from .tables import LARGEST, Row, Table, is_empty, open_table, select, to_numbers
+from .tables import LARGEST, Row, Table, is_empty, open_table, to_numbers
 
 SUFFIXES = (".npz", ".csv", ".parquet")
-SHUFFLE_BYTES = 1 << 26  # taken at a time when rows change places
+BLOCK_BYTES = 1 << 26  # shuffled or checked at a time
 
 
-class Sequences(NamedTuple):
-    """Sequences of a file: values (N, L, C) float32 with zeros after each one's end."""
+class Content(NamedTuple):
+    """The numbers of a file.
+
+    Sequences have values (N, L, C) float32, with zeros after each one's end, and lengths (N,).
+    A series has values (T, C) float64 and no lengths.
+    """
 
     values: Array
-    lengths: Array  # (N,)
+    lengths: Array | None = None
     labels: Array | None = None  # (N,) of class numbers
     classes: tuple[str, ...] = ()
-    columns: tuple[str, ...] = ()
-
-
-class Series(NamedTuple):
-    """The series of a file: values (T, C) float64."""
-
-    values: Array
     columns: tuple[str, ...] = ()
 
 
@@ -79,70 +77,67 @@ def user_file(
     require_count("length", length)
     if label is not None and column is not None:
         raise ValueError("label is for sequences and column for a series: give only one of them")
-    _require_file(path)
+    require_file(path, SUFFIXES)
     checksums = {path.name: file_digest(path)}
     if path.suffix == ".npz":
         if label is not None or column is not None:
             raise ValueError(f"{path}: label and column are for tables; an .npz has neither")
         with open_npz(path) as arrays:
-            found = _npz_series(arrays) if "series" in arrays.names else _npz_sequences(arrays)
+            found = _npz_series(arrays) if "series" in arrays.members else _npz_sequences(arrays)
     else:
         with open_table(path) as table:
-            found = _from_table(path, table, label, column)
+            found = _from_table(table, label, column)
     reading = Reading(label or "label", column, found.columns)
-    if isinstance(found, Series):
+    if found.lengths is None:
         return forecast(
             path.stem, found.values, length=length, test=test, checksums=checksums, reading=reading
         )
     return _classify(path, found, reading, test=test, seed=seed, checksums=checksums)
 
 
-def read_sequences(path: Path, spec: DataSpec) -> Sequences:
-    """The sequences of a file to predict from, as the data of ``spec`` were read; no labels."""
-    _require_file(path)
-    reading = spec.reading or Reading()
+def read_inputs(path: Path, spec: DataSpec) -> Split:
+    """The sequences of a file to predict from, read and scaled as the data of ``spec`` were.
+
+    Labels are ignored. A model that forecasts reads the last steps of a longer series.
+    """
+    require_file(path, SUFFIXES)
+    forecasts = spec.scaling is not None
     if path.suffix == ".npz":
         with open_npz(path) as arrays:
-            if "series" in arrays.names and "sequences" not in arrays.names:
-                series = _npz_series(arrays).values.astype(np.float32)[None]  # (1, T, C)
-                return Sequences(series, np.array([series.shape[1]]))
-            return _npz_sequences(arrays, labelled=False)
-    with open_table(path) as table:
-        columns = _trained_columns(path, table, reading, may_end_early=True)
-        return _table_sequences(path, table, columns, None)
+            one = "series" in arrays.members and (forecasts or "sequences" not in arrays.members)
+            found = _npz_series(arrays) if one else _npz_sequences(arrays, labelled=False)
+    else:
+        with open_table(path) as table:
+            columns = _trained_columns(table, spec.reading or Reading(), not forecasts)
+            found = _table_series(table, columns) if forecasts else _table_sequences(table, columns)
+    values, lengths = found.values, found.lengths
+    if lengths is None:
+        values = values[None, -spec.seq_len if forecasts else 0 :]  # (1, L, C)
+        lengths = np.array([values.shape[1]])
+    if values.shape[2] != spec.input_size:
+        raise DataError(
+            f"{path}: has {values.shape[2]} features per step, the model reads {spec.input_size}"
+        )
+    if lengths.max() > spec.seq_len:
+        raise DataError(
+            f"{path}: has a sequence of {lengths.max()} steps, the model reads at most "
+            f"{spec.seq_len}"
+        )
+    if spec.scaling is not None:
+        values = (values - spec.scaling.mean) / spec.scaling.std
+    inputs = floats(values)
+    return Split(inputs, inputs, _if_ragged(lengths, values.shape[1]))
 
 
-def holds_sequences(path: Path) -> bool:
-    """Whether a file to predict from is an .npz of several sequences, and not of one series."""
-    _require_file(path)
-    if path.suffix != ".npz":
-        return False
-    with open_npz(path) as arrays:
-        return "sequences" in arrays.names and "series" not in arrays.names
-
-
-def read_series(path: Path, spec: DataSpec) -> Series:
-    """The series of a file to forecast from, its channels in the order of training."""
-    _require_file(path)
-    reading = spec.reading or Reading()
-    if path.suffix == ".npz":
-        with open_npz(path) as arrays:
-            return _npz_series(arrays)
-    with open_table(path) as table:
-        return _table_series(path, table, _trained_columns(path, table, reading))
-
-
-def _require_file(path: Path) -> None:
-    problem = file_problem(path)
-    if problem is not None:
+def require_file(path: Path, suffixes: tuple[str, ...]) -> None:
+    """Refuse a path that is no regular file, or has another ending."""
+    if problem := file_problem(path):
         raise DataError(f"{path}: {problem}")
-    if path.suffix not in SUFFIXES:
-        raise DataError(f"{path}: expected a file that ends in {', '.join(SUFFIXES)}")
+    if path.suffix not in suffixes:
+        raise DataError(f"{path}: expected a file that ends in {', '.join(suffixes)}")
 
 
-def _trained_columns(
-    path: Path, table: Table, reading: Reading, may_end_early: bool = False
-) -> tuple[str, ...]:
+def _trained_columns(table: Table, reading: Reading, may_end_early: bool) -> tuple[str, ...]:
     """The columns of a table that the model was trained on, by name and in that order.
 
     Shorter sequences may leave out the last ones. Without a header, the place is the name.
@@ -156,14 +151,14 @@ def _trained_columns(
     for name in columns:
         if name not in given:
             raise DataError(
-                f"{path}: no column {name!r}, which the model was trained on; "
+                f"{table.path}: no column {name!r}, which the model was trained on; "
                 f"{did_you_mean(name, given)}"
             )
     if reading.column is None and len(given) > len(columns):
         other = next(name for name in given if name not in columns)
         raise DataError(
-            f"{path}: the model was not trained on a column {other!r}; delete it, or name the "
-            "columns as in training"
+            f"{table.path}: the model was not trained on a column {other!r}; delete it, or name "
+            "the columns as in training"
         )
     return columns
 
@@ -171,9 +166,7 @@ def _trained_columns(
 # .npz ------------------------------------------------------------------------------------
 
 
-def _npz_series(arrays: Npz) -> Series:
-    if "series" not in arrays.names:
-        raise DataError(f"{arrays.path}: holds {_names(arrays)}; expected series")
+def _npz_series(arrays: Npz) -> Content:
     series = arrays.numbers("series", np.float64)
     if series.ndim not in (1, 2) or not series.size:
         raise DataError(
@@ -181,14 +174,14 @@ def _npz_series(arrays: Npz) -> Series:
         )
     series = np.ascontiguousarray(series.reshape(len(series), -1))
     _check_finite(arrays.path, series)
-    return Series(series)
+    return Content(series)
 
 
-def _npz_sequences(arrays: Npz, labelled: bool = True) -> Sequences:
-    path, names = arrays.path, arrays.names
+def _npz_sequences(arrays: Npz, labelled: bool = True) -> Content:
+    path, names = arrays.path, list(arrays.members)
     if "sequences" not in names or (labelled and "labels" not in names):
         raise DataError(
-            f"{path}: holds {_names(arrays)}; expected sequences"
+            f"{path}: holds {printable(', '.join(names[:10])) or 'nothing'}; expected sequences"
             + (" and labels (classify), or series (forecast)" if labelled else ", or series")
         )
     labels = arrays.values("labels", "iufbUS", "whole numbers or names") if labelled else None
@@ -203,86 +196,88 @@ def _npz_sequences(arrays: Npz, labelled: bool = True) -> Sequences:
         raise DataError(f"{path}: holds no sequences, or empty ones, of the shape {values.shape}")
     n, steps = values.shape[:2]
     values = np.ascontiguousarray(values.reshape(n, steps, -1))  # (N, L, C)
-    lengths = _npz_lengths(arrays, n, steps)
-    _clear_padding(values, lengths)
+    lengths = np.full(n, steps)
+    if "lengths" in names:
+        expected = f"({n},) whole numbers from 1 to {steps}"
+        lengths = arrays.values("lengths", "iu", expected)
+        if lengths.shape != (n,) or bool(((lengths < 1) | (lengths > steps)).any()):
+            raise DataError(f"{path}: lengths must be {expected}")
+        lengths = lengths.astype(np.int64)
+        values[np.arange(steps) >= lengths[:, None]] = 0  # whatever it was
     _check_finite(path, values)
     if labels is None:
-        return Sequences(values, lengths)
-    codes, classes = array_classes(path, labels)
-    return Sequences(values, lengths, codes, classes)
+        return Content(values, lengths)
+    found = Labels(path)
+    found.add((labels.astype(np.int64) if labels.dtype.kind == "b" else labels).tolist())
+    return Content(values, lengths, *found.classes())
 
 
-def _npz_lengths(arrays: Npz, n: int, steps: int) -> Array:
-    if "lengths" not in arrays.names:
-        return np.full(n, steps)
-    expected = f"({n},) whole numbers from 1 to {steps}"
-    lengths = arrays.values("lengths", "iu", expected)
-    if lengths.shape != (n,) or bool(((lengths < 1) | (lengths > steps)).any()):
-        raise DataError(f"{arrays.path}: lengths must be {expected}")
-    return lengths.astype(np.int64)
-
-
-def _names(arrays: Npz) -> str:
-    return printable(", ".join(arrays.names[:10])) or "nothing"
+def _check_finite(path: Path, values: Array) -> None:
+    """Refuse values that float32 cannot hold; a block of rows at a time, to save memory."""
+    size = max(1, BLOCK_BYTES // (values.itemsize * values[0].size))
+    for first in range(0, len(values), size):
+        good = np.abs(values[first : first + size]) <= LARGEST
+        if not good.all():
+            row, *place = np.argwhere(~good)[0].tolist()
+            raise DataError(
+                f"{path}: the value at {[first + row, *place]} is missing, infinite or too large "
+                "for float32; fill it in, or scale the values"
+            )
 
 
 # Tables ----------------------------------------------------------------------------------
 
 
-def _from_table(
-    path: Path, table: Table, label: str | None, column: str | None
-) -> Sequences | Series:
+def _from_table(table: Table, label: str | None, column: str | None) -> Content:
+    path, names = table.path, table.names
     for name in (label, column):
-        if name is not None and name not in table.names:
-            raise DataError(f"{path}: no column {name!r}; {did_you_mean(name, table.names)}")
+        if name is not None and name not in names:
+            raise DataError(f"{path}: no column {name!r}; {did_you_mean(name, names)}")
     if column is not None:
-        return _table_series(path, table, (column,))
-    if label is None:
-        near = [name for name in table.names if name.lower() in ("label", "labels")]
-        if near and "label" not in table.names:
-            raise DataError(
-                f"{path}: has a column {near[0]!r}; call it label, or give data.label={near[0]}"
-            )
-        label = "label"
-    if label not in table.names:
-        return _table_series(path, table, table.names)
-    columns = tuple(name for name in table.names if name != label)
-    return _table_sequences(path, table, columns, label)
+        return _table_series(table, (column,))
+    near = [name for name in names if name.lower() in ("label", "labels")]
+    if label is None and near and "label" not in names:
+        raise DataError(
+            f"{path}: has a column {near[0]!r}; call it label, or give data.label={near[0]}"
+        )
+    label = label or "label"
+    if label not in names:
+        return _table_series(table, names)
+    return _table_sequences(table, tuple(name for name in names if name != label), label)
 
 
-def _table_series(path: Path, table: Table, columns: tuple[str, ...]) -> Series:
+def _table_series(table: Table, columns: tuple[str, ...]) -> Content:
     content, done = bytearray(), 0
-    for rows in select(table, columns):
-        content += to_numbers(path, columns, done, rows).data
+    for rows in table.select(columns):
+        content += to_numbers(table.path, columns, done, rows).data
         done += len(rows)
     if not done or not columns:
-        raise DataError(f"{path}: the table has no values; give it a row for each step")
-    return Series(np.frombuffer(content, np.float64).reshape(done, len(columns)), columns)
+        raise DataError(f"{table.path}: the table has no values; give it a row for each step")
+    values = np.frombuffer(content, np.float64).reshape(done, len(columns))
+    return Content(values, columns=columns)
 
 
-def _table_sequences(
-    path: Path, table: Table, columns: tuple[str, ...], label: str | None
-) -> Sequences:
+def _table_sequences(table: Table, columns: tuple[str, ...], label: str | None = None) -> Content:
     """A sequence per row: its cells up to the empty ones at the end, or the list in its cell."""
+    path = table.path
     if not columns:
         raise DataError(f"{path}: the table has no columns of values")
     lists = len(columns) == 1 and columns[0] in table.lists
-    content, lengths, labels = bytearray(), array("q"), Labels(path)
-    cut = _listed if lists else _trimmed
-    for rows in select(table, columns if label is None else (*columns, label)):
-        done = len(lengths)
+    content, ends, labels = bytearray(), array("q"), Labels(path)
+    for rows in table.select(columns if label is None else (*columns, label)):
+        cut = _listed if lists else _trimmed
+        done = len(ends)
         cells = [cut(path, done + i + 1, row[: len(columns)]) for i, row in enumerate(rows)]
         content += to_numbers(path, () if lists else columns, done, cells).astype("f4").data
-        lengths.extend(map(len, cells))
+        ends.extend(map(len, cells))
         if label is not None:
-            labels.add([row[-1] for row in rows])
-    if not lengths:
+            labels.add(row[-1].strip() if isinstance(row[-1], str) else row[-1] for row in rows)
+    if not ends:
         raise DataError(f"{path}: the table has no rows; give it a row for each sequence")
-    ends = np.frombuffer(lengths, np.int64)
-    values = _padded(np.frombuffer(content, np.float32), ends)
-    if label is None:
-        return Sequences(values, ends, columns=columns)
-    return Sequences(values, ends, *labels.classes(), columns)
+    lengths = np.frombuffer(ends, np.int64)
+    values = _padded(np.frombuffer(content, np.float32), lengths)
+    codes, classes = (None, ()) if label is None else labels.classes()
+    return Content(values, lengths, codes, classes, columns)
 
 
 def _trimmed(path: Path, number: int, row: Row) -> Row:
@@ -312,12 +307,12 @@ def _padded(flat: Array, lengths: Array) -> Array:
     return values
 
 
-# Both ------------------------------------------------------------------------------------
+# Sequences as a data set -----------------------------------------------------------------
 
 
 def _classify(
     path: Path,
-    found: Sequences,
+    found: Content,
     reading: Reading,
     *,
     test: float,
@@ -325,6 +320,7 @@ def _classify(
     checksums: dict[str, str],
 ) -> SequenceData:
     values, lengths, labels = found.values, found.lengths, found.labels
+    assert lengths is not None
     assert labels is not None
     if len(labels) < 2:
         raise DataError(f"{path}: {len(labels)} sequences; training and test need at least 2")
@@ -333,52 +329,25 @@ def _classify(
             f"{path}: all labels are {printable(found.classes[0])}; to classify takes at least 2 "
             "classes"
         )
-    order, n = shuffled(len(labels), generator(seed)), train_size(len(labels), test)
-    _reorder(values, order)
-    lengths, labels = lengths[order], labels[order]
-    ragged = bool((lengths < values.shape[1]).any())
-
-    def part(chosen: slice) -> Split:
-        true = integers(lengths[chosen]) if ragged else None
-        return Split(floats(values[chosen]), integers(labels[chosen]), true)
-
-    return SequenceData(
-        name=path.stem,
-        task="classify",
-        train=part(slice(n)),
-        test=part(slice(n, None)),
-        input_size=values.shape[2],
+    order = shuffled(len(labels), generator(seed))
+    flat = values.reshape(len(values), -1)
+    width = max(1, BLOCK_BYTES // (flat.itemsize * len(flat)))
+    for first in range(0, flat.shape[1], width):  # in place, to save memory
+        flat[:, first : first + width] = flat[order, first : first + width]
+    return SequenceData.of(
+        path.stem,
+        "classify",
+        floats(values),
+        integers(labels[order]),
+        _if_ragged(lengths[order], values.shape[1]),
+        train=train_size(len(labels), test),
         output_size=len(found.classes),
-        seq_len=values.shape[1],
         checksums=checksums,
         classes=found.classes,
         reading=reading,
     )
 
 
-def _reorder(values: Array, order: Array) -> None:
-    """Put the rows into another order in place, some columns at a time to save memory."""
-    flat = values.reshape(len(values), -1)
-    width = max(1, SHUFFLE_BYTES // (flat.itemsize * len(flat)))
-    for first in range(0, flat.shape[1], width):
-        flat[:, first : first + width] = flat[order, first : first + width]
-
-
-def _clear_padding(values: Array, lengths: Array) -> None:
-    """Set what follows the end of each sequence to zero, whatever it was."""
-    if (lengths < values.shape[1]).any():
-        values[np.arange(values.shape[1]) >= lengths[:, None]] = 0
-
-
-def _check_finite(path: Path, values: Array) -> None:
-    """Refuse what float32 cannot hold; a block of rows at a time, to save memory."""
-    size = max(1, SHUFFLE_BYTES // (values.itemsize * max(1, values[0].size)))
-    for first in range(0, len(values), size):
-        good = np.abs(values[first : first + size]) <= LARGEST
-        if not good.all():
-            place = np.argwhere(~good)[0]
-            place[0] += first
-            raise DataError(
-                f"{path}: the value at {place.tolist()} is missing, infinite or too large for "
-                "float32; fill it in, or scale the values"
-            )
+def _if_ragged(lengths: Array, steps: int) -> Tensor | None:
+    """The lengths, if they differ from the number of steps."""
+    return integers(lengths) if (lengths < steps).any() else None

@@ -6,40 +6,18 @@ Nothing here imports torch, so that listing experiments is instant.
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterable
-from dataclasses import MISSING, asdict, dataclass, field, fields, replace
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from ..defaults import (
-    ALPHAS,
-    BASIS,
-    EMBEDDING_SIZE,
-    FREQ_DIM,
-    FREQS,
-    FREQS_PER_BLOCK,
-    GATE_SIZE,
-    HIDDEN_SIZE,
-    LAYER_OPTIONS,
-    MIN_FREQ,
-    NAIVE,
-    NONLINEARITY,
-    NUM_FREQS,
-    OUTPUT,
-    SCALE,
-    STAT_SIZE,
-    WINDOW_ACTIVATION,
-)
-from ..io import did_you_mean
+from .. import defaults
+from ..defaults import LAYER_OPTIONS, layers_with
+from ..io import from_json
 
-LAYER_NAMES = tuple(LAYER_OPTIONS)
 SCHEDULES = ("steps", "one-cycle")
-
-# The settings that only some layers have, with the names of those layers.
-LAYER_FIELDS = {
-    option: tuple(layer for layer, own in LAYER_OPTIONS.items() if option in own)
-    for option in sorted({option for own in LAYER_OPTIONS.values() for option in own})
-}
 
 
 @dataclass(frozen=True)
@@ -79,53 +57,50 @@ class DataConfig:
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """The layer and its sizes. Fields of :data:`LAYER_FIELDS` are for those layers only."""
+    """The layer and its sizes. Only some layers have the fields that ``LAYER_OPTIONS`` lists."""
 
     layer: str
-    hidden_size: int = HIDDEN_SIZE
+    hidden_size: int = defaults.HIDDEN_SIZE
     num_layers: int = 1
-    embedding_size: int = EMBEDDING_SIZE  # for tokens only
+    embedding_size: int = defaults.EMBEDDING_SIZE  # for tokens only
     dropout: float = 0.0
-    output: str = OUTPUT  # between layer and head
+    output: str = defaults.OUTPUT  # between layer and head
     window: int = 1  # inputs that each step reads
     window_size: int | None = None  # features after the window; None: the inputs side by side
     window_norm: bool = False
-    window_activation: str = WINDOW_ACTIVATION
-    scale: str = SCALE  # of the read-out: "none", "sqrt" (of the steps) or "learned"
+    window_activation: str = defaults.WINDOW_ACTIVATION
+    scale: str = defaults.SCALE  # of the read-out: "none", "sqrt" (of the steps) or "learned"
     norm: bool = False  # LayerNorm before the head
     head_sizes: tuple[int, ...] = ()  # hidden layers of the head
     energy: int = 0  # features of an energy read-out; for basis="pairs"
     time_freqs: int = 0  # frequencies that tell the head the time
     skip: bool = False  # whether the head sees the layer's input
-    naive: str = NAIVE  # the forecast to start from: "last", "line", "seasonal" or "ridge"
+    naive: str = defaults.NAIVE  # the forecast to start from: "last", "line", "seasonal" or "ridge"
     naive_width: int = 1  # inputs that "ridge" reads
     season: int = 1  # steps of a season, for "seasonal"
     input_dropout: float = 0.0  # of whole steps, or words
-    num_freqs: int = NUM_FREQS
-    freq_dim: int = FREQ_DIM
-    freqs_per_block: int = FREQS_PER_BLOCK
-    min_freq: float = MIN_FREQ
+    num_freqs: int = defaults.NUM_FREQS
+    freq_dim: int = defaults.FREQ_DIM
+    freqs_per_block: int = defaults.FREQS_PER_BLOCK
+    min_freq: float = defaults.MIN_FREQ
     max_freq: float | None = None  # None: seq_len for "log", half of it for "even"
-    freqs: str = FREQS  # spacing: "log" or "even"
-    basis: str = BASIS
-    gate_size: int = GATE_SIZE
-    nonlinearity: str = NONLINEARITY
-    stat_size: int = STAT_SIZE
-    alphas: tuple[float, ...] = ALPHAS
+    freqs: str = defaults.FREQS  # spacing: "log" or "even"
+    basis: str = defaults.BASIS
+    gate_size: int = defaults.GATE_SIZE
+    nonlinearity: str = defaults.NONLINEARITY
+    stat_size: int = defaults.STAT_SIZE
+    alphas: tuple[float, ...] = defaults.ALPHAS
 
     def __post_init__(self) -> None:
-        _require(self.layer in LAYER_NAMES, "model.layer", self.layer, _either(LAYER_NAMES))
+        _require_choice("model.layer", self.layer, LAYER_OPTIONS)
         for name in ("dropout", "input_dropout"):
             value = getattr(self, name)
             _require(0 <= value < 1, f"model.{name}", value, "within [0, 1)")
 
     def options(self) -> dict[str, Any]:
         """The settings that this layer has, for ``SequenceModel``."""
-        return {
-            name: value
-            for name, value in asdict(self).items()
-            if self.layer in LAYER_FIELDS.get(name, (self.layer,))
-        }
+        known = asdict(self).items()
+        return {name: value for name, value in known if self.layer in layers_with(name)}
 
 
 @dataclass(frozen=True)
@@ -152,7 +127,7 @@ class TrainingConfig:
     probe_every: int | None = None  # epochs between the measurements of a hook
 
     def __post_init__(self) -> None:
-        _require(self.schedule in SCHEDULES, "training.schedule", self.schedule, _either(SCHEDULES))
+        _require_choice("training.schedule", self.schedule, SCHEDULES)
         for name, value in asdict(self).items():
             if name != "schedule":
                 _require_positive(f"training.{name}", value)
@@ -174,7 +149,7 @@ class RunConfig:
 
     def changes_since(self, then: dict[str, Any]) -> list[str]:
         """The differences from a recorded configuration: ``training.lr=0.01, not 0.5``."""
-        changed = differences(self.to_dict(), then)
+        changed = differences(self, RunConfig.from_dict(then))
         return [f"{name}={before}, not {now}" for name, (now, before) in changed.items()]
 
     @classmethod
@@ -183,47 +158,27 @@ class RunConfig:
 
         Fields that do not exist any more are left out.
         """
-        sections = {}
-        for section, kind in SECTIONS.items():
-            known = {item.name for item in fields(kind)} & set(values[section])
-            stored = {name: values[section][name] for name in known}
-            tuples = {name: tuple(v) for name, v in stored.items() if isinstance(v, list)}
-            sections[section] = kind(**{**stored, **tuples})
-        return cls(**sections)
+        return from_json(cls, values)
 
 
-def differences(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """The settings of ours that theirs has not, by ``section.field``, each with both values.
-
-    A field that theirs does not have yet had its default.
-    """
-    there = _defaults() | flat(theirs)
-    found = {name: (value, there.get(name)) for name, value in flat(ours).items()}
-    return {name: pair for name, pair in found.items() if pair[0] != pair[1]}
+def differences(ours: RunConfig, theirs: RunConfig) -> dict[str, tuple[Any, Any]]:
+    """The settings in which ours differ, by ``section.field``, each with both values."""
+    there = flat(theirs)
+    pairs = {name: (value, there[name]) for name, value in flat(ours).items()}
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
-def _defaults() -> dict[str, Any]:
-    """Every field, ``section.field``, with its default; None where it has none."""
-    sections = {
-        section: {
-            item.name: None if item.default is MISSING else item.default for item in fields(kind)
-        }
-        for section, kind in SECTIONS.items()
-    }
-    return flat(sections)
-
-
-def flat(config: dict[str, Any]) -> dict[str, Any]:
-    """By ``section.field``, with lists for tuples, as JSON has it."""
+def flat(config: RunConfig) -> dict[str, Any]:
+    """Every setting by ``section.field``, with lists for tuples, as JSON has it."""
     return {
         f"{section}.{name}": list(value) if isinstance(value, tuple) else value
-        for section, values in config.items()
+        for section, values in config.to_dict().items()
         for name, value in values.items()
     }
 
 
-def _either(names: Iterable[str]) -> str:
-    return f"one of {', '.join(names)}"
+def _require_choice(name: str, value: str, choices: Iterable[str]) -> None:
+    _require(value in choices, name, value, f"one of {', '.join(choices)}")
 
 
 def _require_positive(name: str, value: float | None) -> None:
@@ -237,8 +192,6 @@ def _require(holds: bool, name: str, value: object, expected: str) -> None:
 
 # --set --------------------------------------------------------------------------------------
 
-SECTIONS: dict[str, type] = {"data": DataConfig, "model": ModelConfig, "training": TrainingConfig}
-
 
 def override(config: RunConfig, settings: Iterable[str]) -> RunConfig:
     """The configuration with each ``section.field=value`` applied, in order.
@@ -250,85 +203,67 @@ def override(config: RunConfig, settings: Iterable[str]) -> RunConfig:
     Traceback (most recent call last):
     ValueError: --set: there is no field 'training.lrr'; did you mean 'training.lr'?
     """
+    types = field_types()
     for setting in settings:
-        name, equals, text = setting.partition("=")
+        name, equals, text = (part.strip() for part in setting.partition("="))
         if not equals:
             raise ValueError(f"--set: expected section.field=value, got {setting!r}")
-        config = _set(config, name.strip(), text.strip())
+        if name not in types:
+            raise ValueError(f"--set: there is no field {name!r}; {_suggest(name, list(types))}")
+        section, _, field = name.partition(".")
+        having, layer = layers_with(field), config.model.layer
+        if section == "model" and layer not in having:
+            raise ValueError(
+                f"--set: {name} belongs to {' and '.join(having)}, and this model's layer is "
+                f"{layer}"
+            )
+        changed = replace(getattr(config, section), **{field: _parse(name, text, types[name])})
+        config = replace(config, **{section: changed})
     return config
 
 
 def field_types() -> dict[str, Any]:
     """Every field that can be set, ``section.field``, with its type."""
     return {
-        f"{section}.{item.name}": get_type_hints(kind)[item.name]
-        for section, kind in SECTIONS.items()
-        for item in fields(kind)
+        f"{section}.{name}": hint
+        for section, kind in get_type_hints(RunConfig).items()
+        for name, hint in get_type_hints(kind).items()
     }
 
 
-def _set(config: RunConfig, name: str, text: str) -> RunConfig:
-    types = field_types()
-    if name not in types:
-        raise ValueError(f"--set: there is no field {name!r}; {_suggest(name, list(types))}")
-    section, _, field = name.partition(".")
-    if section == "model" and config.model.layer not in LAYER_FIELDS.get(
-        field, (config.model.layer,)
-    ):
-        raise ValueError(
-            f"--set: {name} belongs to {' and '.join(LAYER_FIELDS[field])}, and this model's layer "
-            f"is {config.model.layer}"
-        )
-    value = parse(name, text, types[name])
-    changed = replace(getattr(config, section), **{field: value})
-    return replace(config, **{section: changed})
-
-
-def parse(name: str, text: str, kind: Any) -> Any:
-    """``text`` as the field's type, or an error that names what the type is."""
+def _parse(name: str, text: str, kind: Any) -> Any:
+    """``text`` as the field's type, or an error that says which values it takes."""
     choices = get_args(kind) if get_origin(kind) in (UnionType, Union) else (kind,)
-    if NoneType in choices and text.lower() == "none":
-        return None
     for choice in choices:
-        if choice is NoneType:
-            continue
-        try:
+        with suppress(ValueError):
             return _convert(text, choice)
-        except ValueError:
-            continue
-    raise ValueError(f"--set: {name} must be {_describe(choices)}, got {text!r}")
+    words = {int: "a whole number", float: "a number", str: "a text", NoneType: "none"}
+    words |= {bool: "true or false"}
+    expected = " or ".join(words.get(choice, "comma-separated numbers") for choice in choices)
+    raise ValueError(f"--set: {name} must be {expected}, got {text!r}")
 
 
 def _convert(text: str, kind: Any) -> Any:
+    if kind in (bool, NoneType):
+        names = {"none": None} if kind is NoneType else {"true": True, "false": False}
+        if text.lower() not in names:
+            raise ValueError(text)
+        return names[text.lower()]
     if get_origin(kind) is tuple:
         item = get_args(kind)[0]
         return tuple(_convert(part, item) for part in text.strip("()[] ").split(",") if part)
-    if kind is float:
-        value = float(text)
-        if value != value or value in (float("inf"), float("-inf")):
-            raise ValueError(text)
-        return value
-    if kind is bool:
-        if text.lower() not in ("true", "false"):
-            raise ValueError(text)
-        return text.lower() == "true"
-    return kind(text)
-
-
-def _describe(choices: tuple[Any, ...]) -> str:
-    words = {int: "a whole number", float: "a number", str: "a text", NoneType: "none"}
-    words |= {bool: "true or false"}
-    return " or ".join(words.get(choice, "comma-separated numbers") for choice in choices)
+    value = kind(text)
+    if kind is float and not math.isfinite(value):
+        raise ValueError(text)
+    return value
 
 
 def _suggest(name: str, known: list[str]) -> str:
-    hint = did_you_mean(name, known, cutoff=0.75)
-    if hint.startswith("did"):
-        return hint
-    # the right field in the wrong section, or in none
+    """The field that is nearest, also one in another section, or those of the same section."""
     leaves = {full.partition(".")[2]: full for full in known}
-    leaf = difflib.get_close_matches(name.rpartition(".")[2], leaves, n=1)
-    if leaf:
-        return f"did you mean {leaves[leaf[0]]!r}?"
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
+    near = near or difflib.get_close_matches(name.rpartition(".")[2], leaves, n=1)
+    if near:
+        return f"did you mean {leaves.get(near[0], near[0])!r}?"
     section = [full for full in known if full.startswith(f"{name.partition('.')[0]}.")]
     return f"choose one of {', '.join(section or known)}"

@@ -12,8 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ..defaults import LAYER_OPTIONS
 from ..io import did_you_mean, file_digest, file_problem
-from .config import LAYER_NAMES, DataConfig, ModelConfig, RunConfig, TrainingConfig
+from .config import DataConfig, ModelConfig, RunConfig, TrainingConfig
 
 Runs = dict[str, RunConfig]
 
@@ -22,7 +23,7 @@ Runs = dict[str, RunConfig]
 
 def baselines(**options: Any) -> dict[str, ModelConfig]:
     """Every other layer, of one width. (The paper has no GRU; it gets the LSTM's settings.)"""
-    return {layer: ModelConfig(layer, **options) for layer in LAYER_NAMES if layer != "fru"}
+    return {layer: ModelConfig(layer, **options) for layer in LAYER_OPTIONS if layer != "fru"}
 
 
 def fru(num_freqs: int, freq_dim: int, max_freq: float | None, **options: Any) -> ModelConfig:

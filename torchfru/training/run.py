@@ -130,7 +130,14 @@ def _readable_record(run: Run, begin: Checkpoint | None) -> RunResult | None:
 
 def _require_same_settings(run: Run, config: dict[str, Any]) -> None:
     prolonging = ("training.epochs=", "training.max_minutes=")
-    for change in run.config.changes_since(config):
+    try:
+        changes = run.config.changes_since(config)
+    except ValueError as error:
+        raise ValueError(
+            f"{run.record} was begun with settings that cannot be read ({error}); leave --resume "
+            "out to start again"
+        ) from None
+    for change in changes:
         if not change.startswith(prolonging):
             raise ValueError(
                 f"{run.record} was begun with {change}; give the same settings to resume it, or "
