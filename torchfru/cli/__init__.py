@@ -1,4 +1,4 @@
-"""The command line: arguments and printing, one file a command, heavy imports inside them."""
+"""The command line: arguments and printing. Commands import heavy modules when they run."""
 
 from __future__ import annotations
 
@@ -10,11 +10,8 @@ import typer
 from .common import UsageError, message_of
 from .data import app as data
 from .doctor import doctor
-from .export import export
-from .predict import predict
-from .runs import runs
-from .sweep import sweep
-from .train import train
+from .runs import export, predict, runs
+from .train import sweep, train
 
 
 def _options(
@@ -42,13 +39,9 @@ def new_app(name: str, purpose: str) -> typer.Typer:
 
 
 app = new_app("torchfru", "The Fourier Recurrent Unit for PyTorch.")
-app.command()(train)
-app.command()(runs)
-app.command()(sweep)
-app.command()(predict)
-app.command()(export)
+for command in (train, runs, sweep, predict, export, doctor):
+    app.command()(command)
 app.add_typer(data, name="data")
-app.command()(doctor)
 
 
 def run(app: typer.Typer = app) -> None:

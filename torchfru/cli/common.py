@@ -11,16 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..io import printable
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-Run = Annotated[
-    str,
-    typer.Argument(
-        help="A run: its name (pixel-mnist/fru-seed0), record (.json) or checkpoint (.safetensors)."
-    ),
-]
 Results = Annotated[Path, typer.Option(help="The folder of the run records.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 DataDir = Annotated[
@@ -63,8 +59,6 @@ def shown(value: object) -> Text:
     """A text from a file for Rich: neither markup nor control characters are interpreted."""
     from rich.text import Text
 
-    from ..io import printable
-
     return Text(printable(value))
 
 
@@ -100,9 +94,7 @@ def print_json(value: Any) -> None:
 
 def message_of(error: Exception) -> str:
     """An error on one line: what was wrong, and what to do."""
-    from ..io import printable
-
-    message = " ".join(str(error).split())
+    message = " ".join(str(error).split()) or type(error).__name__
     if isinstance(error, OSError) and error.strerror:
         message = f"{error.filename or 'a file'}: {error.strerror}; check the path, the permissions"
         message += " and the free space"
@@ -114,4 +106,4 @@ def message_of(error: Exception) -> str:
         message = (
             f"{type(error).__name__}: {message}; this is a fault of torchfru: --debug shows it"
         )
-    return printable(message or type(error).__name__)
+    return printable(message)

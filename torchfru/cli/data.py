@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from ..io import printable
 from .common import DataDir, Json, print_json, print_table
-
-if TYPE_CHECKING:
-    from ..data import DataSet, FileCheck, SequenceData
 
 app = typer.Typer(
     help="List, fetch and verify data sets. Example: torchfru data list", no_args_is_help=True
@@ -24,9 +20,14 @@ def list_(data_dir: DataDir = None, as_json: Json = False) -> None:
 
     Example: torchfru data list --json
     """
-    from ..data import DATASETS
+    from ..data import DATASETS, available
 
-    rows = [_described(entry, data_dir) for entry in DATASETS.values()]
+    rows: list[dict[str, Any]] = []
+    for entry in DATASETS.values():
+        files = "here" if available(entry.name, data_dir=data_dir) else "to fetch"
+        row = {name: getattr(entry, name) for name in ("name", "task", "summary")}
+        row["files"] = files if entry.needs_download else "generated"
+        rows.append({**row, "options": entry.options})
     if as_json:
         print_json(rows)
         return
@@ -48,8 +49,13 @@ def fetch(
     from ..data import load
     from ..data import names as known
 
-    chosen = known() if names == ["all"] else names
-    loaded = [_summary(load(name, data_dir=data_dir)) for name in chosen]
+    sizes = ("seq_len", "input_size", "output_size", "vocab_size", "checksums")
+    loaded: list[dict[str, Any]] = []
+    for name in known() if names == ["all"] else names:
+        data = load(name, data_dir=data_dir)
+        row: dict[str, Any] = {"name": data.name, "task": data.task}
+        row |= {"train": len(data.train), "test": len(data.test)}
+        loaded.append(row | {size: getattr(data, size) for size in sizes})
     if as_json:
         print_json(loaded)
         return
@@ -76,13 +82,20 @@ def verify(
     from ..data import verify as check
 
     files = {c.source: c for name in names or known() for c in check(name, data_dir=data_dir)}
-    rows = [_checked(found) for found in files.values()]
+    rows = [
+        {
+            "file": str(found.source),
+            "state": "not here" if found.path is None else "damaged" if found.problem else "ok",
+            "sha256": found.sha256,
+            "path": None if found.path is None else str(found.path),
+            "problem": found.problem,
+        }
+        for found in files.values()
+    ]
     if as_json:
         print_json(rows)
     else:
-        cells = (
-            [row["file"], row["state"], row["sha256"] or "", row["path"] or ""] for row in rows
-        )
+        cells = ([cell or "" for cell in [*row.values()][:4]] for row in rows)
         print_table(["file", "state", "SHA-256 of the content", "path"], cells)
         for row in rows:
             if row["problem"]:
@@ -90,26 +103,3 @@ def verify(
     wrong = ("damaged", "not here") if names else ("damaged",)
     if any(row["state"] in wrong for row in rows):
         raise typer.Exit(1)
-
-
-def _described(entry: DataSet, data_dir: Path | None) -> dict[str, Any]:
-    from ..data import available
-
-    files = "generated"
-    if entry.needs_download:
-        files = "here" if available(entry.name, data_dir=data_dir) else "to fetch"
-    known = {"name": entry.name, "task": entry.task, "summary": entry.summary}
-    return {**known, "files": files, "options": entry.options}
-
-
-def _summary(data: SequenceData) -> dict[str, Any]:
-    counts = {"name": data.name, "task": data.task, "train": len(data.train)}
-    names = ("seq_len", "input_size", "output_size", "vocab_size", "checksums")
-    return {**counts, "test": len(data.test), **{name: getattr(data, name) for name in names}}
-
-
-def _checked(found: FileCheck) -> dict[str, Any]:
-    state = "not here" if found.path is None else "damaged" if found.problem else "ok"
-    path = None if found.path is None else str(found.path)
-    rest = {"sha256": found.sha256, "path": path, "problem": found.problem}
-    return {"file": str(found.source), "state": state, **rest}

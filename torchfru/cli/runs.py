@@ -1,15 +1,23 @@
-"""``torchfru runs``: a table of the run records."""
+"""``torchfru runs``, ``predict`` and ``export``: the runs, and how to use their models."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
+from ..io import printable
 from .common import Json, Results, UsageError, measure_on_test, print_json, print_table
 
 HEADINGS = ("experiment", "model", "seed", "status", "epochs", "parameters", "test", "time")
+
+Run = Annotated[
+    str,
+    typer.Argument(
+        help="A run: its name (pixel-mnist/fru-seed0), record (.json) or checkpoint (.safetensors)."
+    ),
+]
 
 
 def runs(results: Results = Path("results"), as_json: Json = False) -> None:
@@ -19,7 +27,6 @@ def runs(results: Results = Path("results"), as_json: Json = False) -> None:
 
     Example: torchfru runs --results results
     """
-    from ..io import printable
     from ..records import iter_records
 
     if results.exists() and not results.is_dir():
@@ -47,17 +54,14 @@ def _read(path: Path) -> dict[str, Any] | str:
         record = RunResult.load(path)
     except ValueError as error:
         return str(error)
+    measures = ("train_loss", "test_accuracy", "test_mse")
     return {
-        "experiment": record.experiment,
-        "model": record.model,
-        "seed": record.seed,
+        **{name: getattr(record, name) for name in ("experiment", "model", "seed")},
         "status": "diverged" if record.diverged else record.status,
         "epochs": len(record.epochs),
         "of": record.config.get("training", {}).get("epochs", "?"),
         "parameters": record.parameters,
-        "train_loss": record.last.get("train_loss"),
-        "test_accuracy": record.last.get("test_accuracy"),
-        "test_mse": record.last.get("test_mse"),
+        **{name: record.last.get(name) for name in measures},
         "seconds": record.seconds,
         "record": str(path),
     }
@@ -67,3 +71,49 @@ def _cells(row: dict[str, Any]) -> list[object]:
     epochs, seconds = f"{row['epochs']}/{row['of']}", f"{row['seconds']:.0f} s"
     known = [row[name] for name in HEADINGS[:4]]
     return [*known, epochs, f"{row['parameters']:,}", measure_on_test(row), seconds]
+
+
+def predict(
+    run: Run,
+    input: Annotated[
+        Path, typer.Option(help="The file: .npz, .csv or .parquet; for a model of texts .txt.")
+    ],
+    results: Results = Path("results"),
+    as_json: Json = False,
+) -> None:
+    """Predict the class or the next value of each sequence in a file.
+
+    The file is read as for training: the same columns, found by name, and the same checks.
+
+    Example: torchfru predict pixel-mnist/fru-seed0 --input digits.npz
+    """
+    from ..training.trained import load_trained, predict_file
+
+    predictions = predict_file(load_trained(run, results), input)
+    if as_json:
+        print_json(predictions)
+    else:
+        rows = ([i, *map(_text, row.values())] for i, row in enumerate(predictions))
+        print_table(["sequence", *predictions[0]], rows)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list):
+        return " ".join(map(_text, value))
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def export(
+    run: Run,
+    onnx: Annotated[Path, typer.Option(help="The file to write.")],
+    results: Results = Path("results"),
+) -> None:
+    """Write one step of a trained model as ONNX, after a comparison with torch.
+
+    Example: torchfru export pixel-mnist/fru-seed0 --onnx fru.onnx
+    """
+    from ..training.export import export_onnx
+    from ..training.trained import load_trained
+
+    difference = export_onnx(load_trained(run, results), onnx)
+    typer.echo(f"{printable(onnx)}: onnxruntime and torch agree (difference {difference:.1e})")

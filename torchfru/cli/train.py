@@ -1,18 +1,31 @@
-"""``torchfru train``: one experiment, one model, one seed."""
+"""``torchfru train``: one experiment, model and seed; ``torchfru sweep``: a grid of settings."""
 
 from __future__ import annotations
 
+import re
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .common import DataDir, Results, new_console, print_table, shown, usage_errors, use_threads
+from .common import (
+    DataDir,
+    Json,
+    Results,
+    new_console,
+    print_json,
+    print_table,
+    shown,
+    usage_errors,
+    use_threads,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from ..records import RunResult
+    from ..training.sweep import Point
 
 Experiment = Annotated[
     str,
@@ -26,6 +39,8 @@ Set = Annotated[
 Seed = Annotated[int, typer.Option(help="Seed of weights, data order and dropout.", min=0)]
 Accelerator = Annotated[str, typer.Option(help="auto, cpu or gpu.")]
 Threads = Annotated[int | None, typer.Option(help="Threads per process.", min=1)]
+
+VALIDATION = 0.1  # the share of the training set that judges a sweep
 
 
 def train(
@@ -100,3 +115,85 @@ def show(record: RunResult, console: Console) -> None:
     seconds = record.split.values()
     rows = [[f"{s:.1f} s" for s in seconds], [f"{100 * s / total:.1f} %" for s in seconds]]
     print_table([*record.split], rows, numbers=[*record.split])
+
+
+def sweep(
+    experiment: Experiment,
+    model: Model = "fru",
+    seed: Seed = 0,
+    epochs: Annotated[int, typer.Option(help="Epochs per point of the grid.", min=1)] = 5,
+    results: Results = Path("results"),
+    storage: Annotated[
+        str | None, typer.Option(help="Address of a database to share; default: an SQLite file.")
+    ] = None,
+    lr: Annotated[str | None, typer.Option(help="Learning rates, comma-separated.")] = None,
+    decay: Annotated[str | None, typer.Option(help="Decays, comma-separated.")] = None,
+    trials: Annotated[int | None, typer.Option(help="Stop after this many points.", min=1)] = None,
+    name: Annotated[
+        str | None, typer.Option(help="A name for this sweep, part of its file's name.")
+    ] = None,
+    settings: Set = [],  # noqa: B006
+    data_dir: DataDir = None,
+    accelerator: Accelerator = "auto",
+    threads: Threads = None,
+    as_json: Json = False,
+) -> None:
+    """Search the paper's grid of learning rates and decays on held-out training data.
+
+    The test set is never used. Run it again to resume it. Several processes, also on other
+    machines with the same --storage (postgresql://user@host/name), share the work.
+
+    Example: torchfru sweep mix-poly-5 --model lstm --epochs 5
+    """
+    from ..training import find_run, override, record_name
+
+    with usage_errors():
+        config = override(find_run(experiment, model), [f"training.epochs={epochs}", *settings])
+        if config.data.validation == 0:
+            config = override(config, [f"data.validation={VALIDATION}"])
+        rates, decays = _numbers("--lr", lr), _numbers("--decay", decay)
+        if name is not None and not re.fullmatch(r"[A-Za-z0-9.-]+", name):
+            raise ValueError(f"--name must be letters, digits, dots and hyphens, got {name!r}")
+
+    from ..training.sweep import DECAYS, LEARNING_RATES, Sweep, run_sweep
+
+    use_threads(threads)
+    console = new_console(stderr=as_json)
+    grid = (rates or LEARNING_RATES, decays or DECAYS)
+
+    def report(point: Point) -> None:
+        lr, decay, score, state = _cells(point)
+        console.print(f"learning rate {lr}, decay {decay}: {score or state}", highlight=False)
+
+    planned = Sweep(record_name(experiment, config), model, seed, config, results, *grid, name)
+    points = run_sweep(
+        planned,
+        storage=storage,
+        data_dir=data_dir,
+        trials=trials,
+        accelerator=accelerator,
+        report=report,
+    )
+    if as_json:
+        print_json([asdict(point) for point in points])
+        return
+    print_table(["learning rate", "decay", "validation", "state"], map(_cells, points))
+    if points and points[0].score is not None:
+        best = f"--set training.lr={points[0].lr:g} --set training.lr_decay={points[0].lr_decay:g}"
+        command = f"torchfru train {experiment} --model {model} {best}"
+        console.print(shown(command), soft_wrap=True)
+
+
+def _numbers(name: str, text: str | None) -> tuple[float, ...]:
+    try:
+        values = tuple(float(part) for part in text.split(",")) if text else ()
+    except ValueError:
+        raise ValueError(f"{name} must be comma-separated numbers, got {text!r}") from None
+    if not all(0 < value <= 1 for value in values):
+        raise ValueError(f"{name} must lie within (0, 1], got {text!r}")
+    return values
+
+
+def _cells(point: Point) -> list[str]:
+    score = "" if point.score is None else f"{point.score:.5g}"
+    return [f"{point.lr:g}", f"{point.lr_decay:g}", score, point.state]

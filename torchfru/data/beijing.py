@@ -40,9 +40,8 @@ def beijing(
 
     The last fifth of the years ``start`` to ``end`` is the test.
     """
-    _check_options(every, start, end)
+    series = temperature(every=every, start=start, end=end, data_dir=data_dir)
     path = locate(sources()[0], data_dir)
-    series = _years(read(path), every, start, end)
     length = WINDOW[every] if length is None else length
     checksums = {path.name: file_digest(path)}
     return forecast("beijing", series, length=length, test=test, checksums=checksums)
@@ -55,8 +54,20 @@ def temperature(
 
     Missing hours lie on the line between their neighbours.
     """
-    _check_options(every, start, end)
-    return _years(read(locate(sources()[0], data_dir)), every, start, end)
+    require_choice("beijing: every", every, WINDOW)
+    first, last = (int(str(time)[:4]) for time in (START, START + HOURS - 1))
+    if not first <= start <= end <= last:
+        raise ValueError(
+            f"beijing: {first} <= start <= end <= {last} must hold, got start={start}, end={end}"
+        )
+    values, hours = read(locate(sources()[0], data_dir)), START + np.arange(HOURS)
+    chosen = values[(hours >= np.datetime64(f"{start}")) & (hours < np.datetime64(f"{end + 1}"))]
+    return chosen if every == "hour" else chosen.reshape(-1, 24).mean(1)
+
+
+def check(path: Path) -> str:
+    """The SHA-256 of the temperatures, if the file is whole."""
+    return sha256(read(path))
 
 
 def read(path: Path) -> Array:
@@ -65,7 +76,9 @@ def read(path: Path) -> Array:
     try:
         with path.open(encoding="utf-8", newline="") as file:
             table = csv.DictReader(file)
-            _check_columns(path, table.fieldnames)
+            missing = [name for name in COLUMNS if name not in (table.fieldnames or ())]
+            if missing:
+                raise _wrong(path, f"no column {', '.join(missing)}")
             for row in table:
                 values.append(_number(path, table.line_num, row["TEMP"]))
                 times.append(_time(path, table.line_num, row))
@@ -80,23 +93,14 @@ def read(path: Path) -> Array:
     if len(wrong):
         row = wrong[0]
         raise _wrong(path, f"row {row + 1} is {times[row]}, not {expected[row]}")
-    return _filled(path, np.array(values))
+    known, hours = np.isfinite(values), np.arange(HOURS)
+    if not known.any():
+        raise _wrong(path, "no temperature at all in column TEMP")
+    return np.interp(hours, hours[known], np.array(values)[known])
 
 
 def _wrong(path: Path, problem: str) -> DataError:
     return damaged(path, problem, "beijing")
-
-
-def check(path: Path) -> str:
-    """The SHA-256 of the temperatures, if the file is whole."""
-    return sha256(read(path))
-
-
-def _check_columns(path: Path, found: object) -> None:
-    names = list(found) if isinstance(found, list | tuple) else []
-    missing = [name for name in COLUMNS if name not in names]
-    if missing:
-        raise _wrong(path, f"no column {', '.join(missing)}")
 
 
 def _number(path: Path, line: int, text: str | None) -> float:
@@ -117,26 +121,3 @@ def _time(path: Path, line: int, row: dict[str, str]) -> np.datetime64:
         return np.datetime64(f"{year:04}-{month:02}-{day:02}T{hour:02}")
     except (ValueError, TypeError):
         raise _wrong(path, f"line {line} has no date and hour") from None
-
-
-def _filled(path: Path, values: Array) -> Array:
-    known = np.isfinite(values)
-    if not known.any():
-        raise _wrong(path, "no temperature at all in column TEMP")
-    hours = np.arange(len(values))
-    return np.interp(hours, hours[known], values[known])
-
-
-def _check_options(every: str, start: int, end: int) -> None:
-    require_choice("beijing: every", every, WINDOW)
-    first, last = (str(time)[:4] for time in (START, START + HOURS - 1))
-    if not int(first) <= start <= end <= int(last):
-        raise ValueError(
-            f"beijing: {first} <= start <= end <= {last} must hold, got start={start}, end={end}"
-        )
-
-
-def _years(values: Array, every: str, start: int, end: int) -> Array:
-    hours = START + np.arange(HOURS)
-    chosen = values[(hours >= np.datetime64(f"{start}")) & (hours < np.datetime64(f"{end + 1}"))]
-    return chosen if every == "hour" else chosen.reshape(-1, 24).mean(1)

@@ -54,17 +54,19 @@ class Source:
 
 def find(source: Source, data_dir: Path | None = None) -> Path | None:
     """The file in ``data_dir`` or else TORCHFRU_DATA, or in the cache; None if in neither."""
-    folders = [*_data_folders(data_dir), cache_folder() / "downloads"]
+    folders = [cache_folder() / "downloads"]
+    if chosen := data_dir or os.environ.get("TORCHFRU_DATA"):
+        folders.insert(0, Path(chosen).expanduser())
+        if not folders[0].is_dir():
+            named = "the data folder" if data_dir else "TORCHFRU_DATA"
+            raise DataError(f"{folders[0]}: {named} is not a folder; name one that exists, or none")
     paths = (folder / source.folder / source.name for folder in folders)
     return next((path for path in paths if path.is_file()), None)
 
 
 def locate(source: Source, data_dir: Path | None = None) -> Path:
     """The file where it is, or else downloaded to the cache."""
-    found = find(source, data_dir)
-    if found is not None:
-        return found
-    return download(source, cache_folder() / "downloads")
+    return find(source, data_dir) or download(source, cache_folder() / "downloads")
 
 
 def cache_folder() -> Path:
@@ -88,17 +90,6 @@ def replacing(path: Path) -> Iterator[Path]:
             yield temporary
     except io.WriteError as error:
         raise DataError(f"{error} with TORCHFRU_CACHE") from error
-
-
-def _data_folders(data_dir: Path | None) -> list[Path]:
-    chosen = data_dir or os.environ.get("TORCHFRU_DATA")
-    if not chosen:
-        return []
-    folder = Path(chosen).expanduser()
-    if not folder.is_dir():
-        named = "the data folder" if data_dir else "TORCHFRU_DATA"
-        raise DataError(f"{folder}: {named} is not a folder; name one that exists, or none")
-    return [folder]
 
 
 def prepared(
@@ -147,10 +138,12 @@ def download(source: Source, folder: Path) -> Path:
             if not target.is_file():  # another process may have been quicker
                 _fetch(source, target)
     except OSError as error:  # requests' errors are OSErrors, as a full disk is
+        status = getattr(getattr(error, "response", None), "status_code", None)
+        reason = error.strerror or type(error).__name__ if status is None else f"HTTP {status}"
         raise DataError(
-            f"{source}: cannot be fetched from {source.url} ({_reason(error)}); check the network "
-            f"and run again, or put the file into a folder as {source} and name that with "
-            "--data-dir or TORCHFRU_DATA"
+            f"{source}: cannot be fetched from {source.url} ({reason}); check the network and run "
+            f"again, or put the file into a folder as {source} and name that with --data-dir or "
+            "TORCHFRU_DATA"
         ) from error
     return target
 
@@ -189,17 +182,11 @@ def _receive(url: str, part: Path) -> None:
         reply.raise_for_status()
         have = have if reply.status_code == PARTIAL_CONTENT else 0
         size = int(reply.headers.get("Content-Length", 0))
-        bar = tqdm(
-            desc=part.stem,
-            initial=have,
-            total=have + size if size else None,
-            unit="B",
-            unit_scale=True,
-            disable=None,  # no bar unless stderr is a terminal
-        )
-        with bar, part.open("ab" if have else "wb") as file:
+        known = {"initial": have, "total": have + size if size else None}
+        shown = {"unit": "B", "unit_scale": True, "disable": None}  # None: only on a terminal
+        with tqdm(desc=part.stem, **known, **shown) as bar, part.open("ab" if have else "wb") as f:
             for block in reply.iter_content(BLOCK):
-                file.write(block)
+                f.write(block)
                 bar.update(len(block))
     return None
 
@@ -220,10 +207,3 @@ def _unpack(source: Source, part: Path, temporary: Path) -> None:
             source.check(temporary)
         except DataError as error:
             raise DataError(str(error).removeprefix(f"{temporary}: ").split(";")[0]) from error
-
-
-def _reason(error: OSError) -> str:
-    """The system's words for an error, or the status that a server answered with."""
-    text = type(error).__name__ if error.strerror is None else error.strerror
-    status = getattr(getattr(error, "response", None), "status_code", None)
-    return text if status is None else f"HTTP {status}"

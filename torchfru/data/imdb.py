@@ -50,11 +50,15 @@ def imdb(*, data_dir: Path | None = None, words: int = 10_000, length: int = 300
     checksum = file_digest(archive)
     key = {"archive": checksum, "version": VERSION, "words": words, "length": length}
     made = prepared("imdb", key, lambda: _prepare(read_reviews(archive), words, length))
+    train, test = (
+        Split(*(integers(made[f"{part}_{name}"]) for name in ("ids", "labels", "lengths")))
+        for part in ("train", "test")
+    )
     return SequenceData(
         name="imdb",
         task="classify",
-        train=_split(made, "train"),
-        test=_split(made, "test"),
+        train=train,
+        test=test,
         input_size=1,
         output_size=len(CLASSES),
         seq_len=length,
@@ -127,7 +131,11 @@ def read_reviews(archive: Path) -> Reviews:
                 pass
     except (tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise damaged(archive, "damaged or cut short", "imdb") from error
-    _check_counts(archive, reviews)
+    counts = Counter(name.rpartition("/")[0].removeprefix("aclImdb/") for name in reviews)
+    for folder in (f"{part}/{label}" for part in ("train", "test") for label in CLASSES):
+        if counts[folder] != PER_CLASS:
+            problem = f"{counts[folder]} reviews in {folder}, expected {PER_CLASS}"
+            raise damaged(archive, problem, "imdb")
     return dict(sorted(reviews.items()))
 
 
@@ -146,23 +154,13 @@ def _refuse_outside(archive: Path, member: tarfile.TarInfo) -> None:
 
 
 def _read(archive: Path, tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
-    problem = "is not a file" if not member.isreg() else None
     if member.size > LARGEST:
-        problem = f"has {member.size} bytes, too many for a review"
-    file = tar.extractfile(member) if problem is None else None
+        problem = f"{member.name} has {member.size} bytes, too many for a review"
+        raise damaged(archive, problem, "imdb")
+    file = tar.extractfile(member) if member.isreg() else None
     if file is None:
-        raise damaged(archive, f"{member.name} {problem}", "imdb")
+        raise damaged(archive, f"{member.name} is not a file", "imdb")
     return file.read()
-
-
-def _check_counts(archive: Path, reviews: Reviews) -> None:
-    counts = Counter(str(PurePosixPath(name).parent) for name in reviews)
-    for part in ("train", "test"):
-        for label in CLASSES:
-            found = counts[f"aclImdb/{part}/{label}"]
-            if found != PER_CLASS:
-                problem = f"{found} reviews in {part}/{label}, expected {PER_CLASS}"
-                raise damaged(archive, problem, "imdb")
 
 
 def _tokens(reviews: Reviews) -> Iterator[tuple[str, list[str]]]:
@@ -203,8 +201,3 @@ def _reviews_sha256(reviews: Reviews) -> str:
     for name, content in reviews.items():
         digest.update(name.encode() + b"\0" + content + b"\0")
     return digest.hexdigest()
-
-
-def _split(made: dict[str, Array], part: str) -> Split:
-    names = (f"{part}_ids", f"{part}_labels", f"{part}_lengths")
-    return Split(*(integers(made[name]) for name in names))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,6 @@ from .arrays import DataError
 from .files import Source, find
 from .sequence import SequenceData, Task
 from .user_file import SUFFIXES, user_file
-
-
-def _no_sources() -> tuple[Source, ...]:
-    return ()
 
 
 @dataclass(frozen=True)
@@ -33,7 +30,7 @@ class DataSet:
     task: Task
     summary: str
     build: Callable[..., SequenceData]
-    sources: Callable[[], tuple[Source, ...]] = _no_sources
+    sources: Callable[[], tuple[Source, ...]] = tuple
 
     @property
     def options(self) -> dict[str, Any]:
@@ -80,20 +77,22 @@ def load(name: str, *, data_dir: Path | None = None, **options: Any) -> Sequence
     >>> data.task, data.train.inputs.shape, data.test.targets.shape
     ('predict', torch.Size([40, 175, 1]), torch.Size([10, 175, 1]))
     """
-    if name in DATASETS:
-        entry = DATASETS[name]
-        _check_options(name, entry.build, options)
-        if entry.needs_download:
-            options["data_dir"] = data_dir
-        return entry.build(**options)
     path = Path(name).expanduser()
-    if path.suffix in SUFFIXES:
-        _check_options(name, user_file, options)
-        return user_file(path, **options)
-    raise ValueError(
-        f"{name!r} is neither a data set nor a file that ends in {', '.join(SUFFIXES)}; "
-        f"{did_you_mean(name, DATASETS)}"
-    )
+    if name not in DATASETS and path.suffix not in SUFFIXES:
+        raise ValueError(
+            f"{name!r} is neither a data set nor a file that ends in {', '.join(SUFFIXES)}; "
+            f"{did_you_mean(name, DATASETS)}"
+        )
+    build = DATASETS[name].build if name in DATASETS else partial(user_file, path)
+    known = _options(build)
+    for option in options:
+        if option not in known:
+            raise ValueError(
+                f"{name}: no option is called {option!r}; {did_you_mean(option, known)}"
+            )
+    if name in DATASETS and DATASETS[name].needs_download:
+        options["data_dir"] = data_dir
+    return build(**options)
 
 
 def available(name: str, *, data_dir: Path | None = None) -> bool:
@@ -137,12 +136,3 @@ def _options(build: Callable[..., SequenceData]) -> dict[str, Any]:
     options = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
     options.pop("data_dir", None)
     return options
-
-
-def _check_options(name: str, build: Callable[..., SequenceData], options: dict[str, Any]) -> None:
-    known = _options(build)
-    for option in options:
-        if option not in known:
-            raise ValueError(
-                f"{name}: no option is called {option!r}; {did_you_mean(option, known)}"
-            )

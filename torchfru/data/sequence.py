@@ -32,6 +32,11 @@ class Split:
     def __len__(self) -> int:
         return self.inputs.shape[0]
 
+    def __getitem__(self, chosen: slice | Tensor) -> Split:
+        """Some of the sequences, by a slice or by their numbers."""
+        lengths = None if self.lengths is None else self.lengths[chosen]
+        return Split(self.inputs[chosen], self.targets[chosen], lengths)
+
 
 @dataclass(frozen=True)
 class Scaling:
@@ -134,13 +139,11 @@ class SequenceData(DataSpec):
         **more: Any,
     ) -> SequenceData:
         """The first ``train`` sequences to train on, the rest to test on; sizes by their shapes."""
-        parts = [
-            Split(inputs[part], targets[part], None if lengths is None else lengths[part])
-            for part in (slice(train), slice(train, None))
-        ]
+        whole = Split(inputs, targets, lengths)
         sizes = {
             "input_size": inputs.shape[2] if inputs.dim() == 3 else 1,
             "output_size": targets.shape[-1],
             "seq_len": inputs.shape[1],
         }
-        return cls(name=name, task=task, train=parts[0], test=parts[1], **(sizes | more))
+        known: dict[str, Any] = sizes | more
+        return cls(name=name, task=task, train=whole[:train], test=whole[train:], **known)

@@ -21,7 +21,10 @@ give, after the last step, all values from the second on, each of which has been
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from torch import Tensor
 
 from .arrays import (
     Array,
@@ -33,7 +36,7 @@ from .arrays import (
     sha256,
     train_size,
 )
-from .sequence import IGNORED, SequenceData, Split
+from .sequence import IGNORED, SequenceData, Task
 
 COMPONENTS = 5  # k
 FREQUENCIES = 15  # d of Algorithm 1
@@ -114,24 +117,22 @@ def _sin_of_turns(turns: Array) -> Array:
 def _mixtures(
     name: str, curves: Array, size: int, rng: np.random.Generator, variant: str
 ) -> SequenceData:
-    biases = COMPONENTS if variant == "paper" else 1
-    x = mix(curves, size, rng, biases).astype(np.float32)  # (N, T)
     next_value = variant == "paper"
+    x = mix(curves, size, rng, COMPONENTS if next_value else 1).astype(np.float32)  # (N, T)
     if next_value:
         inputs, targets = x[:, :-1, None], x[:, 1:, None]  # (N, T-1, 1) each
     else:
         inputs, targets = x[:, :, None], x[:, 1:]  # (N, T, 1), (N, T-1)
-    n = train_size(size, TEST)
-    return SequenceData(
-        name=name,
-        task="predict" if next_value else "regress",
-        train=Split(floats(inputs[:n]), floats(targets[:n])),
-        test=Split(floats(inputs[n:]), floats(targets[n:])),
-        input_size=1,
-        output_size=targets.shape[-1],
-        seq_len=inputs.shape[1],
-        checksums={name: sha256(x)},
-    )
+    task: Task = "predict" if next_value else "regress"
+    return _data(name, task, floats(inputs), floats(targets), checksum=sha256(x))
+
+
+def _data(
+    name: str, task: Task, inputs: Tensor, targets: Tensor, *, checksum: str, **sizes: Any
+) -> SequenceData:
+    n = train_size(len(inputs), TEST)
+    checksums = {name: checksum}
+    return SequenceData.of(name, task, inputs, targets, train=n, checksums=checksums, **sizes)
 
 
 def adding(*, length: int = 100, size: int = 10_000, seed: int = 0) -> SequenceData:
@@ -150,17 +151,8 @@ def adding(*, length: int = 100, size: int = 10_000, seed: int = 0) -> SequenceD
     marks[rows, first] = marks[rows, second] = 1
     inputs = np.stack([values, marks], -1).astype(np.float32)  # (N, L, 2)
     targets = (values[rows, first] + values[rows, second]).astype(np.float32)[:, None]  # (N, 1)
-    n = train_size(size, TEST)
-    return SequenceData(
-        name="adding",
-        task="regress",
-        train=Split(floats(inputs[:n]), floats(targets[:n])),
-        test=Split(floats(inputs[n:]), floats(targets[n:])),
-        input_size=2,
-        output_size=1,
-        seq_len=length,
-        checksums={"adding": sha256(inputs, targets)},
-    )
+    checksum = sha256(inputs, targets)
+    return _data("adding", "regress", floats(inputs), floats(targets), checksum=checksum)
 
 
 def copy(*, length: int = 100, size: int = 10_000, seed: int = 0) -> SequenceData:
@@ -179,15 +171,6 @@ def copy(*, length: int = 100, size: int = 10_000, seed: int = 0) -> SequenceDat
     steps[:, COPIED + length - 1] = GO
     targets = np.full(steps.shape, IGNORED)
     targets[:, -COPIED:] = symbols
-    inputs = np.eye(SYMBOLS + 2, dtype=np.float32)[steps]  # (N, L, 10)
-    n = train_size(size, TEST)
-    return SequenceData(
-        name="copy",
-        task="tag",
-        train=Split(floats(inputs[:n]), integers(targets[:n])),
-        test=Split(floats(inputs[n:]), integers(targets[n:])),
-        input_size=SYMBOLS + 2,
-        output_size=SYMBOLS,
-        seq_len=steps.shape[1],
-        checksums={"copy": sha256(steps)},
-    )
+    inputs = floats(np.eye(SYMBOLS + 2, dtype=np.float32)[steps])  # (N, L, 10)
+    checksum = sha256(steps)
+    return _data("copy", "tag", inputs, integers(targets), checksum=checksum, output_size=SYMBOLS)

@@ -67,20 +67,17 @@ class Batches:
         return -(-len(self.split) // self.batch_size)
 
     def __iter__(self) -> Iterator[Batch]:
-        return self._pass(torch.arange(len(self.split)))
+        return map(self._share, torch.arange(len(self.split)).split(self.batch_size))
 
     def epoch(self, number: int) -> Iterator[Batch]:
         """The batches of an epoch, counted from 0."""
         generator = torch.Generator().manual_seed(derive_seed(self.seed, number))
-        return self._pass(torch.randperm(len(self.split), generator=generator))
-
-    def _pass(self, order: Tensor) -> Iterator[Batch]:
-        for chosen in order.split(self.batch_size):
-            yield self._share(chosen)
+        order = torch.randperm(len(self.split), generator=generator)
+        return map(self._share, order.split(self.batch_size))
 
     def _share(self, chosen: Tensor) -> Batch:
         mine = chosen.tensor_split(self.world)[self.rank]
-        share = take(self.split, mine if len(mine) else chosen[:1])  # all take the step
+        share = self.split[mine if len(mine) else chosen[:1]]  # all take the step
         terms = self._count(mine)
         all_terms = terms if self.world == 1 else self._count(chosen)
         return Batch(share.inputs, share.targets, share.lengths, terms, all_terms)
@@ -90,27 +87,21 @@ class Batches:
         return count_terms(self.task, self.split.targets[chosen], lengths)
 
 
-def take(split: Split, chosen: Tensor) -> Split:
-    """The chosen samples of a part."""
-    lengths = None if split.lengths is None else split.lengths[chosen]
-    return Split(split.inputs[chosen], split.targets[chosen], lengths)
-
-
 def hold_back(split: Split, share: float) -> tuple[Split, Split]:
     """Split a part into samples for training and a share for validation."""
-    n = len(split.inputs)
+    n = len(split)
     kept = n - max(1, round(share * n))
     if kept < 1:
         raise ValueError(f"data.validation={share} leaves nothing of {n} sequences to train on")
     order = _draw(n)
-    return take(split, order[:kept].sort().values), take(split, order[kept:].sort().values)
+    return split[order[:kept].sort().values], split[order[kept:].sort().values]
 
 
 def subsample(split: Split, limit: int | None) -> Split:
     """At most ``limit`` samples of a part, drawn at random."""
     if limit is None or limit >= len(split):
         return split
-    return take(split, _draw(len(split))[:limit].sort().values)
+    return split[_draw(len(split))[:limit].sort().values]
 
 
 def split_data(data: SequenceData, config: DataConfig) -> dict[str, Split]:

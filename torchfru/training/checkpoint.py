@@ -53,7 +53,13 @@ class Checkpoint:
         state = json.dumps(nan_to_none({name: getattr(self, name) for name in names}))
         metadata = {"format": FORMATS[-1], "state": state, "digest": _digest(tensors, state)}
         content = save(tensors, metadata=metadata)
-        _keep(path, path.with_name(EARLIER))
+        if path.exists():
+            earlier = path.with_name(EARLIER)
+            earlier.unlink(missing_ok=True)
+            try:
+                os.link(path, earlier)
+            except OSError:  # a disk without links
+                shutil.copyfile(path, earlier)
         write_atomically(path, content)
 
     @classmethod
@@ -70,10 +76,16 @@ class Checkpoint:
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             if metadata.get("format") not in FORMATS:
                 raise ValueError(f"its format is {metadata.get('format')!r}, not {FORMATS[-1]!r}")
-            _require_digest(metadata, tensors)
+            old = metadata["format"] == FORMATS[0] and "digest" not in metadata
+            if not old and metadata.get("digest") != _digest(tensors, metadata["state"]):
+                raise ValueError("its contents do not match its digest: it was changed or damaged")
             known = {item.name for item in fields(cls)}
             state = {k: v for k, v in json.loads(metadata["state"]).items() if k in known}
-            return cls(_part(tensors, "model."), _part(tensors, "optimizer."), **state)
+            parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}}
+            for name, value in tensors.items():
+                part, _, rest = name.partition(".")
+                parts[part][rest] = value
+            return cls(parts["model"], parts["optimizer"], **state)
         except FileNotFoundError:
             raise ValueError(f"there is no checkpoint {path}") from None
         except (SafetensorError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -103,17 +115,6 @@ def discard_damaged(folder: Path) -> None:
     os.replace(folder / EARLIER, folder / NAME)
 
 
-def _keep(path: Path, kept: Path) -> None:
-    """Give a file a second name, under which it outlives its replacement."""
-    if not path.exists():
-        return
-    kept.unlink(missing_ok=True)
-    try:
-        os.link(path, kept)
-    except OSError:  # a disk without links
-        shutil.copyfile(path, kept)
-
-
 def _digest(tensors: dict[str, Tensor], state: str) -> str:
     """SHA-256 of the contents of a checkpoint."""
     digest = hashlib.sha256(state.encode())
@@ -122,13 +123,6 @@ def _digest(tensors: dict[str, Tensor], state: str) -> str:
         digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
         digest.update(value.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
-
-
-def _require_digest(metadata: dict[str, str], tensors: dict[str, Tensor]) -> None:
-    if metadata["format"] == FORMATS[0] and "digest" not in metadata:
-        return
-    if metadata.get("digest") != _digest(tensors, metadata["state"]):
-        raise ValueError("its contents do not match its digest: it was changed or damaged")
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
@@ -162,7 +156,3 @@ def restore_weights(model: nn.Module, checkpoint: Checkpoint, path: Path) -> Non
             f"{path} does not fit the model: {name} has the shape {found.get(name)}, not "
             f"{expected.get(name)}; train it again"
         ) from None
-
-
-def _part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    return {key[len(prefix) :]: value for key, value in tensors.items() if key.startswith(prefix)}

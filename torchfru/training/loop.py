@@ -89,7 +89,11 @@ def run_experiment(
     Returns:
         The record, in the first process; None in the others.
     """
-    _require_probe(run.config.training, hooks)
+    if run.config.training.probe_every is not None and not any(hook.probes for hook in hooks):
+        raise ValueError(
+            "training.probe_every needs a hook that measures, as that of the paper's gradients: "
+            "python -m paper reproduce gradients"
+        )
     if data is None and not (resume and run.record.exists()):
         data = _load(run, data_dir)  # an error in the settings leaves no folder behind
     with quiet(), denormals_flushed(), ExitStack() as held:
@@ -171,10 +175,11 @@ class Training:
         shared = {"rank": self.fabric.global_rank, "world": self.fabric.world_size}
         size, seed = self.config.batch_size, self.run.seed
         self.train_batches = Batches(splits["train"], self.data.task, size, seed=seed, **shared)
-        measured = [part for part in splits if part in parts or part == "validation"]
+        most = max(1, min(TEST_BATCH, TEST_STEPS // self.data.seq_len))
         self.measured = {
-            part: Batches(splits[part], self.data.task, _test_batch(splits[part].inputs), **shared)
-            for part in measured
+            part: Batches(splits[part], self.data.task, most, **shared)
+            for part in splits
+            if part in parts or part == "validation"
         }
 
     def _set_model(self, begin: Checkpoint | None) -> None:
@@ -417,18 +422,6 @@ def learning_rate(training: TrainingConfig, step: int, steps_per_epoch: int) -> 
 
 def _load(run: Run, data_dir: Path | None) -> SequenceData:
     return load(run.config.data.name, data_dir=data_dir, **run.config.data.options())
-
-
-def _require_probe(training: TrainingConfig, hooks: Sequence[Hook]) -> None:
-    if training.probe_every is not None and not any(hook.probes for hook in hooks):
-        raise ValueError(
-            "training.probe_every needs a hook that measures, as that of the paper's gradients: "
-            "python -m paper reproduce gradients"
-        )
-
-
-def _test_batch(inputs: Tensor) -> int:
-    return max(1, min(TEST_BATCH, TEST_STEPS // inputs.shape[1]))
 
 
 def _add(

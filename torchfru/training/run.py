@@ -92,26 +92,6 @@ def finished_record(run: Run, begin: Checkpoint | None) -> RunResult | None:
     A record alone suffices, since records travel without checkpoints; and a checkpoint alone
     suffices to resume, whatever became of the record.
     """
-    record = _readable_record(run, begin)
-    if record is None:
-        return None
-    if begin is not None:
-        record.epochs, record.diverged = begin.epochs, begin.diverged
-        record.measurements = begin.measurements
-    elif record.status == "finished":
-        _require_same_settings(run, record.config)
-    else:
-        return None
-    if not is_over(run.config.training, record.epochs, record.diverged):
-        return None
-    if record.status != "finished":  # killed before the record, or now fewer epochs
-        record.status, record.config = "finished", run.config.to_dict()
-        record.seconds = round(sum(epoch["seconds"] for epoch in record.epochs), 3)
-        record.save(run.record)
-    return record
-
-
-def _readable_record(run: Run, begin: Checkpoint | None) -> RunResult | None:
     if not run.record.exists():
         return None
     try:
@@ -125,6 +105,19 @@ def _readable_record(run: Run, begin: Checkpoint | None) -> RunResult | None:
             f"{run.record} is the record of {record.experiment} {record.model} seed {record.seed}; "
             "bring the right one back to resume, or leave --resume out to start again"
         )
+    if begin is not None:
+        record.epochs, record.diverged = begin.epochs, begin.diverged
+        record.measurements = begin.measurements
+    elif record.status == "finished":
+        _require_same_settings(run, record.config)
+    else:
+        return None
+    if not is_over(run.config.training, record.epochs, record.diverged):
+        return None
+    if record.status != "finished":  # killed before the record, or now fewer epochs
+        record.status, record.config = "finished", run.config.to_dict()
+        record.seconds = round(sum(epoch["seconds"] for epoch in record.epochs), 3)
+        record.save(run.record)
     return record
 
 

@@ -54,12 +54,12 @@ class Sweep:
     label: str | None = None  # tells sweeps with other settings apart
 
     @property
-    def name(self) -> str:
-        return f"{self.experiment}/{self.model}-seed{self.seed}" + self._ending
-
-    @property
     def _ending(self) -> str:
         return "" if self.label is None else f"-{self.label}"
+
+    @property
+    def name(self) -> str:
+        return f"{self.experiment}/{self.model}-seed{self.seed}{self._ending}"
 
     @property
     def folder(self) -> Path:
@@ -101,9 +101,9 @@ def run_sweep(
     """Train points until none is left, or ``trials`` of them. Gives all points, the best first."""
     if data is None:
         data = load(sweep.config.data.name, data_dir=data_dir, **sweep.config.data.options())
+    up, url = is_accuracy(data.task), _url(sweep, storage)
     with _quiet():
-        up = is_accuracy(data.task)
-        study = _open(sweep, storage, StudyDirection.MAXIMIZE if up else StudyDirection.MINIMIZE)
+        study = _open(sweep, url, StudyDirection.MAXIMIZE if up else StudyDirection.MINIMIZE)
 
         def objective(trial: Trial) -> float:
             return _train(sweep, trial, data, accelerator)
@@ -113,7 +113,7 @@ def run_sweep(
                 report(_point(trial))
 
         taken = 0
-        while (trials is None or taken < trials) and _wait_for_work(sweep, study, storage):
+        while (trials is None or taken < trials) and _wait_for_work(sweep, study, url):
             study.optimize(objective, n_trials=1, callbacks=[tell])
             taken += 1
             _save(sweep, study)
@@ -169,38 +169,46 @@ def _train(sweep: Sweep, trial: Trial, data: SequenceData, accelerator: str) -> 
     return float(score)
 
 
-def _open(sweep: Sweep, storage: str | None, direction: StudyDirection) -> optuna.Study:
-    """The study, with every point of the grid in it once."""
-    sweep.folder.mkdir(parents=True, exist_ok=True)
-    try:
-        with _lock(sweep, storage):
-            shared = RDBStorage(_url(sweep, storage), heartbeat_interval=ALIVE, grace_period=DEAD)
-            study = optuna.create_study(
-                study_name=sweep.name, storage=shared, direction=direction, load_if_exists=True
-            )
-            _require_same_settings(sweep, study)
-            _enqueue_missing(sweep, study)
-    except (SQLAlchemyError, StorageInternalError) as error:
-        first = str(error).strip().splitlines()[0]
-        shown = re.sub(r":[^:@/]*@", ":***@", _url(sweep, storage))  # without the password
-        raise ValueError(f"--storage: cannot open {shown}: {first}") from error
-    return study
-
-
 def _url(sweep: Sweep, storage: str | None) -> str:
     if storage is None:
         return f"sqlite:///{sweep.folder / 'sweeps.db'}"
     return re.sub("^postgres(ql)?://", "postgresql+psycopg://", storage)
 
 
+def _open(sweep: Sweep, url: str, direction: StudyDirection) -> optuna.Study:
+    """The study, with every point of the grid in it once."""
+    sweep.folder.mkdir(parents=True, exist_ok=True)
+    settings = sweep.config.to_dict()
+    for name in ("lr", "lr_decay"):
+        del settings["training"][name]
+    now = json.dumps(settings, sort_keys=True)
+    try:
+        with _lock(sweep, url):
+            shared = RDBStorage(url, heartbeat_interval=ALIVE, grace_period=DEAD)
+            study = optuna.create_study(
+                study_name=sweep.name, storage=shared, direction=direction, load_if_exists=True
+            )
+            if study.user_attrs.get("settings", now) != now:
+                raise ValueError(
+                    f"the sweep {sweep.name} was begun with other settings; give the same ones to "
+                    "continue it, or a new --name to start another one"
+                )
+            study.set_user_attr("settings", now)
+            _enqueue_missing(sweep, study)
+    except (SQLAlchemyError, StorageInternalError) as error:
+        first = str(error).strip().splitlines()[0]
+        shown = re.sub(r":[^:@/]*@", ":***@", url)  # without the password
+        raise ValueError(f"--storage: cannot open {shown}: {first}") from error
+    return study
+
+
 @contextmanager
-def _lock(sweep: Sweep, storage: str | None) -> Iterator[None]:
+def _lock(sweep: Sweep, url: str) -> Iterator[None]:
     """One process at a time, on all machines that share the study. The lock ends with the process.
 
     PostgreSQL has locks of its own, which end with the connection. The file of the others is
     beside the checkpoints.
     """
-    url = _url(sweep, storage)
     if not url.startswith("postgresql"):
         with FileLock(sweep.folder / "sweeps.lock"):
             yield
@@ -225,26 +233,12 @@ def _enqueue_missing(sweep: Sweep, study: optuna.Study) -> None:
             study.enqueue_trial(point, user_attrs=point)
 
 
-def _require_same_settings(sweep: Sweep, study: optuna.Study) -> None:
-    settings = sweep.config.to_dict()
-    for name in ("lr", "lr_decay"):
-        settings["training"].pop(name)
-    now = json.dumps(settings, sort_keys=True)
-    before = study.user_attrs.get("settings", now)
-    if before != now:
-        raise ValueError(
-            f"the sweep {sweep.name} was begun with other settings; give the same ones to "
-            "continue it, or a new --name to start another one"
-        )
-    study.set_user_attr("settings", now)
-
-
-def _wait_for_work(sweep: Sweep, study: optuna.Study, storage: str | None) -> bool:
+def _wait_for_work(sweep: Sweep, study: optuna.Study, url: str) -> bool:
     """Whether a point waits. While a process may be dead, wait until that is known."""
     patience = time.monotonic() + DEAD + ALIVE
     while True:
         fail_stale_trials(study)
-        with _lock(sweep, storage):
+        with _lock(sweep, url):
             _enqueue_missing(sweep, study)
         if study.get_trials(deepcopy=False, states=(TrialState.WAITING,)):
             return True

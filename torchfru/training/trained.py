@@ -37,7 +37,7 @@ def load_trained(run: str, results: Path) -> TrainedModel:
     checkpoint = Checkpoint.load(path)
     try:
         config = RunConfig.from_dict(checkpoint.config)
-    except (KeyError, TypeError, AttributeError, ValueError):
+    except ValueError:
         raise ValueError(
             f"{path}: its configuration does not describe a model; train it again"
         ) from None
@@ -73,16 +73,13 @@ def find_checkpoint(run: str, results: Path) -> Path:
     """The path of the checkpoint of a run."""
     path = Path(run)
     if path.suffix == ".safetensors":
-        problem = file_problem(path)
-        if problem is not None:
+        if problem := file_problem(path):
             raise ValueError(f"{path}: {problem}")
         return path
     if path.suffix != ".json":
         path = results / f"{run}.json"
-    record = RunResult.load(path)
-    folder = checkpoint_folder(
-        path.absolute().parents[1], path.absolute().parent.name, record.model, record.seed
-    )
+    record, place = RunResult.load(path), path.absolute().parent
+    folder = checkpoint_folder(place.parent, place.name, record.model, record.seed)
     if not (folder / NAME).is_file():
         raise ValueError(f"{path} has no checkpoint at {folder / NAME}; train it again")
     return folder / NAME
@@ -102,11 +99,11 @@ def predict_file(trained: TrainedModel, path: Path) -> list[dict[str, Any]]:
     read = read_inputs if trained.model.embedding is None else read_texts
     split, predictions = read(path, spec), []
     for first in range(0, len(split), BATCH):
-        inputs = split.inputs[first : first + BATCH]
-        lengths = None if split.lengths is None else split.lengths[first : first + BATCH]
+        part = split[first : first + BATCH]
         with torch.no_grad():
-            output = trained.model(inputs, lengths)
-        sizes = [inputs.shape[1]] * len(inputs) if lengths is None else lengths.tolist()
+            output = trained.model(part.inputs, part.lengths)
+        whole = torch.full((len(part),), part.inputs.shape[1])
+        sizes = (whole if part.lengths is None else part.lengths).tolist()
         predictions += [_describe(spec, y, n) for y, n in zip(output, sizes, strict=True)]
     return predictions
 
