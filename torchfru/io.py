@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 BLOCK = 1 << 20  # bytes read at once
 
-# What a disk answers to a write; other errors inside the block are not about the file.
+# Errors of a disk that refuses a write; other errors inside the block are not about the file.
 _NAMES = ("EACCES", "EDQUOT", "EEXIST", "EFBIG", "EIO", "ENAMETOOLONG", "ENOSPC", "ENOTDIR")
 FILE_ERRORS = {getattr(errno, name, 0) for name in (*_NAMES, "EPERM", "EROFS")}
 
@@ -49,7 +49,9 @@ def replacing(path: Path) -> Iterator[Path]:
         yield temporary
         _sync(temporary, os.O_RDWR)
         os.replace(temporary, path)
-        _sync_folder(path.parent)
+        if os.name != "nt":  # Windows cannot open a folder
+            with suppress(OSError):  # some network disks cannot sync one
+                _sync(path.parent, os.O_RDONLY)  # or a power cut can undo the rename
     except OSError as error:
         if error.errno not in FILE_ERRORS:
             raise
@@ -185,14 +187,6 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     known = list(known)
     near = difflib.get_close_matches(name, known, n=1)
     return f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(known)}"
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a rename last: without this, a power cut can undo it."""
-    if os.name == "nt":
-        return  # Windows cannot open a folder
-    with suppress(OSError):  # some network disks cannot sync one
-        _sync(folder, os.O_RDONLY)
 
 
 def _sync(path: Path, flags: int) -> None:

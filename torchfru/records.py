@@ -85,7 +85,7 @@ class RunResult(JsonFile):
     diverged: bool = False
     seconds: float = 0.0
     epochs: list[dict[str, Any]] = field(default_factory=list)
-    split: dict[str, float] = field(default_factory=dict)  # seconds by what they went into
+    split: dict[str, float] = field(default_factory=dict)  # seconds by phase of the loop
     parameters_with_embedding: int | None = None
     versions: dict[str, str] = field(default_factory=dict)
     commit: str | None = None
@@ -205,13 +205,8 @@ def _cpu_name() -> str:
 
 def _git(folder: Path, *arguments: str) -> str | None:
     try:
-        done = subprocess.run(
-            ["git", "-C", str(folder), *arguments],
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=10,
-        )
+        command = ["git", "-C", str(folder), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip() or None

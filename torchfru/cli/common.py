@@ -63,7 +63,7 @@ def shown(value: object) -> Text:
 
 
 def new_console(stderr: bool = False) -> Console:
-    """A console; what is not a terminal, such as a file, is 120 characters wide."""
+    """A console; output to a file or a pipe is 120 characters wide."""
     from rich.console import Console
 
     console = Console(stderr=stderr)

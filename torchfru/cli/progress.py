@@ -50,16 +50,10 @@ def describe_epoch(epoch: dict[str, Any]) -> str:
     >>> describe_epoch({"epoch": 3, "train_loss": 0.25, "test_accuracy": 97.5, "seconds": 4.2})
     'epoch 3: train loss 0.25, test accuracy 97.50 %, 4.2 s'
     """
-    words = [
-        f"{name.replace('_', ' ')} {format_measure(name, value)}"
-        for name, value in epoch.items()
-        if name not in ("epoch", "seconds")
-    ]
+    words = []
+    for name, value in epoch.items():
+        if name not in ("epoch", "seconds"):
+            form = "{:.2f} %" if name.endswith("accuracy") else "{:.4g}"
+            shown = "not finite" if value is None else form.format(value)
+            words.append(f"{name.replace('_', ' ')} {shown}")
     return f"epoch {epoch['epoch']}: {', '.join(words)}, {epoch['seconds']:.1f} s"
-
-
-def format_measure(name: str, value: float | None) -> str:
-    """A measure: two decimals for an accuracy, four digits for a loss."""
-    if value is None:
-        return "not finite"
-    return f"{value:.2f} %" if name.endswith("accuracy") else f"{value:.4g}"

@@ -14,8 +14,6 @@ from torch import Tensor
 
 Array = NDArray[Any]
 
-BLOCK = 1 << 20
-
 
 class DataError(RuntimeError):
     """Data that cannot be used: one line that names the file and says what to do."""

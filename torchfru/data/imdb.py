@@ -14,8 +14,8 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 import torch
 
-from ..io import file_digest, file_problem
-from .arrays import BLOCK, Array, DataError, damaged, integers, require_count
+from ..io import BLOCK, file_digest, file_problem
+from .arrays import Array, DataError, damaged, integers, require_count
 from .files import Source, locate, prepared
 from .sequence import DataSpec, SequenceData, Split
 
@@ -124,7 +124,10 @@ def read_reviews(archive: Path) -> Reviews:
     try:
         with gzip.open(archive) as packed, tarfile.open(fileobj=packed, mode="r|") as tar:
             for member in tar:
-                _refuse_outside(archive, member)
+                paths = [PurePosixPath(name) for name in (member.name, member.linkname)]
+                if any(path.is_absolute() or ".." in path.parts for path in paths):
+                    problem = f"its member {member.name!r} points outside of it"
+                    raise damaged(archive, problem, "imdb")
                 if REVIEW.fullmatch(member.name):
                     reviews[member.name] = _read(archive, tar, member)
             while packed.read(BLOCK):  # to the end, where the checksum is
@@ -145,12 +148,6 @@ def check(archive: Path) -> str:
     for _ in _tokens(reviews):
         pass
     return _reviews_sha256(reviews)
-
-
-def _refuse_outside(archive: Path, member: tarfile.TarInfo) -> None:
-    paths = [PurePosixPath(name) for name in (member.name, member.linkname)]
-    if any(path.is_absolute() or ".." in path.parts for path in paths):
-        raise damaged(archive, f"its member {member.name!r} points outside of it", "imdb")
 
 
 def _read(archive: Path, tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:

@@ -21,7 +21,7 @@ from .arrays import (
     train_size,
 )
 from .files import Source, locate
-from .sequence import SequenceData, Split
+from .sequence import SequenceData
 
 URL = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 SIDE = 28
@@ -114,7 +114,8 @@ def sources() -> tuple[Source, ...]:
     return tuple(file.source() for file in FILES)
 
 
-def pixel_mnist(
+def mnist(
+    name: str,
     *,
     data_dir: Path | None = None,
     side: int = SIDE,
@@ -125,39 +126,12 @@ def pixel_mnist(
 ) -> SequenceData:
     """Digits, pixel by pixel from the top left; ``steps=28`` reads a row a step.
 
+    The pixels of "permuted-mnist" come in one random order, the same for all, drawn from ``seed``.
     ``side=14`` averages the images to 14 x 14 pixels: 196 steps, a quarter of the time.
     ``split="released"`` is the released code's: all 70,000 images shuffled by ``seed``, 80/20.
     Pixels lie within 0 and 1, or with ``pixels="standard"`` have mean 0 and deviation 1.
     """
-    require_choice("pixel-mnist: side", side, DEVIATIONS)
-    return _mnist("pixel-mnist", np.arange(side**2), data_dir, side, steps, split, pixels, seed)
-
-
-def permuted_mnist(
-    *,
-    data_dir: Path | None = None,
-    side: int = SIDE,
-    steps: int | None = None,
-    split: str = "standard",
-    pixels: str = "unit",
-    seed: int = 0,
-) -> SequenceData:
-    """Digits whose pixels come in one random order, the same for all, drawn from ``seed``."""
-    require_choice("permuted-mnist: side", side, DEVIATIONS)
-    order = shuffled(side**2, generator(seed))
-    return _mnist("permuted-mnist", order, data_dir, side, steps, split, pixels, seed)
-
-
-def _mnist(
-    name: str,
-    order: Array,
-    data_dir: Path | None,
-    side: int,
-    steps: int | None,
-    split: str,
-    pixels: str,
-    seed: int,
-) -> SequenceData:
+    require_choice(f"{name}: side", side, DEVIATIONS)
     size = side**2
     steps = size if steps is None else steps
     divisors = [n for n in range(1, size + 1) if size % n == 0]
@@ -170,18 +144,18 @@ def _mnist(
     if split == "released":
         mixed = shuffled(len(y), generator(seed))
         x, y, n = x[mixed], y[mixed], train_size(len(y), test=0.2)
+    order = shuffled(size, generator(seed)) if name == "permuted-mnist" else np.arange(size)
     ordered = _averaged(x, side).reshape(len(x), size)[:, order]
     inputs = floats(ordered.reshape(len(x), steps, size // steps)).div_(255)  # (N, L, n_in)
     if pixels == "standard":
         inputs.sub_(MEAN).div_(DEVIATIONS[side])
-    return SequenceData(
-        name=name,
-        task="classify",
-        train=Split(inputs[:n], integers(y[:n])),
-        test=Split(inputs[n:], integers(y[n:])),
-        input_size=size // steps,
+    return SequenceData.of(
+        name,
+        "classify",
+        inputs,
+        integers(y),
+        train=n,
         output_size=10,
-        seq_len=steps,
         checksums={file.name: file.sha256 for file in FILES},
         classes=tuple("0123456789"),
     )

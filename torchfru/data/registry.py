@@ -43,13 +43,14 @@ class DataSet:
         return bool(self.sources())
 
 
+PIXEL, PERMUTED = (partial(mnist.mnist, name) for name in ("pixel-mnist", "permuted-mnist"))
 _ALL = (
     DataSet("mix-sin", "predict", "mixtures of five curves of sines", synthetic.mix_sin),
     DataSet("mix-poly", "predict", "mixtures of five polynomials", synthetic.mix_poly),
     DataSet("adding", "regress", "add two marked numbers far apart", synthetic.adding),
     DataSet("copy", "tag", "repeat ten symbols after a delay", synthetic.copy),
-    DataSet("pixel-mnist", "classify", "digits as sequences", mnist.pixel_mnist, mnist.sources),
-    DataSet("permuted-mnist", "classify", "digits, permuted", mnist.permuted_mnist, mnist.sources),
+    DataSet("pixel-mnist", "classify", "digits as sequences", PIXEL, mnist.sources),
+    DataSet("permuted-mnist", "classify", "digits, permuted", PERMUTED, mnist.sources),
     DataSet("imdb", "classify", "film reviews, positive or negative", imdb.imdb, imdb.sources),
     DataSet("beijing", "predict", "temperature in Beijing", beijing.beijing, beijing.sources),
 )

@@ -32,11 +32,10 @@ from .arrays import (
     shuffled,
     train_size,
 )
-from .labels import Labels
 from .npz import Npz, open_npz
 from .sequence import DataSpec, Reading, SequenceData, Split
 from .series import forecast
-from .tables import LARGEST, Row, Table, is_empty, open_table, to_numbers
+from .tables import LARGEST, Labels, Row, Table, is_empty, open_table, to_numbers
 
 SUFFIXES = (".npz", ".csv", ".parquet")
 BLOCK_BYTES = 1 << 26  # shuffled or checked at a time
@@ -203,7 +202,7 @@ def _npz_sequences(arrays: Npz, labelled: bool = True) -> Content:
         if lengths.shape != (n,) or bool(((lengths < 1) | (lengths > steps)).any()):
             raise DataError(f"{path}: lengths must be {expected}")
         lengths = lengths.astype(np.int64)
-        values[np.arange(steps) >= lengths[:, None]] = 0  # whatever it was
+        values[np.arange(steps) >= lengths[:, None]] = 0  # padding may hold anything
     _check_finite(path, values)
     if labels is None:
         return Content(values, lengths)
@@ -274,8 +273,13 @@ def _table_sequences(table: Table, columns: tuple[str, ...], label: str | None =
             labels.add(row[-1].strip() if isinstance(row[-1], str) else row[-1] for row in rows)
     if not ends:
         raise DataError(f"{path}: the table has no rows; give it a row for each sequence")
-    lengths = np.frombuffer(ends, np.int64)
-    values = _padded(np.frombuffer(content, np.float32), lengths)
+    flat, lengths = np.frombuffer(content, np.float32), np.frombuffer(ends, np.int64)
+    n, steps = len(lengths), int(lengths.max())
+    if flat.size < n * steps:  # shorter sequences get zeros after their end
+        padded = np.zeros((n, steps), np.float32)
+        padded[np.arange(steps) < lengths[:, None]] = flat
+        flat = padded
+    values = flat.reshape(n, steps, 1)
     codes, classes = (None, ()) if label is None else labels.classes()
     return Content(values, lengths, codes, classes, columns)
 
@@ -295,16 +299,6 @@ def _listed(path: Path, number: int, row: Row) -> Row:
     if not isinstance(row[0], list) or not row[0]:
         raise DataError(f"{path}: row {number} holds no list of at least one number; fill it in")
     return row[0]
-
-
-def _padded(flat: Array, lengths: Array) -> Array:
-    """Sequences one after the other as (N, L, 1), with zeros after each one's end."""
-    n, steps = len(lengths), int(lengths.max())
-    if flat.size == n * steps:
-        return flat.reshape(n, steps, 1)
-    values = np.zeros((n, steps, 1), np.float32)
-    values[np.arange(steps) < lengths[:, None], 0] = flat
-    return values
 
 
 # Sequences as a data set -----------------------------------------------------------------

@@ -14,13 +14,6 @@ if TYPE_CHECKING:
     from .recipes import EXPERIMENTS, find_run, record_name
     from .run import Run, RunBusyError
 
-_MODULES = {
-    "config": ("DataConfig", "ModelConfig", "RunConfig", "TrainingConfig", "override"),
-    "loop": ("Hook", "Training", "run_experiment"),
-    "recipes": ("EXPERIMENTS", "find_run", "record_name"),
-    "run": ("Run", "RunBusyError"),
-}
-
 __all__ = [
     "EXPERIMENTS",
     "DataConfig",
@@ -39,7 +32,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    for module, names in _MODULES.items():
-        if name in names:
-            return getattr(import_module(f".{module}", __name__), name)
+    for module in ("config", "recipes", "run", "loop") if name in __all__ else ():
+        home = import_module(f".{module}", __name__)  # the first two need no torch
+        if hasattr(home, name):
+            return getattr(home, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -94,27 +94,6 @@ class Checkpoint:
             raise DamagedError(f"{path} is not a checkpoint of torchfru: {problem}") from None
 
 
-def load_newest(folder: Path) -> tuple[Checkpoint | None, str]:
-    """The last good checkpoint of a run, if any, and a line on a newer one that is damaged."""
-    newest, earlier = folder / NAME, folder / EARLIER
-    if not newest.exists():
-        return (Checkpoint.load(earlier), "") if earlier.exists() else (None, "")
-    try:
-        return Checkpoint.load(newest), ""
-    except DamagedError as damage:
-        if not earlier.exists():
-            raise
-        checkpoint = Checkpoint.load(earlier)
-        epochs = len(checkpoint.epochs)
-        return checkpoint, f"{damage}; resuming from the one before it, after epoch {epochs}"
-
-
-def discard_damaged(folder: Path) -> None:
-    """Rename a damaged checkpoint, and put the earlier one in its place."""
-    os.replace(folder / NAME, folder / DAMAGED)
-    os.replace(folder / EARLIER, folder / NAME)
-
-
 def _digest(tensors: dict[str, Tensor], state: str) -> str:
     """SHA-256 of the contents of a checkpoint."""
     digest = hashlib.sha256(state.encode())

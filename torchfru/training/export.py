@@ -66,17 +66,13 @@ def _convert(step: StepModel, trained: TrainedModel) -> bytes:
         )
     assert program is not None
     proto = program.model_proto
-    for key, value in _notes(trained).items():
-        proto.metadata_props.add(key=key, value=value)
-    return proto.SerializeToString()
-
-
-def _notes(trained: TrainedModel) -> dict[str, str]:
     notes: dict[str, Any] = {"task": trained.data.task, "seq_len": trained.data.seq_len}
     notes |= {"classes": trained.data.classes} if trained.data.classes else {}
     if trained.data.scaling is not None:
         notes |= {"mean": trained.data.scaling.mean, "std": trained.data.scaling.std}
-    return {f"torchfru.{key}": json.dumps(value) for key, value in notes.items()}
+    for key, value in notes.items():
+        proto.metadata_props.add(key=f"torchfru.{key}", value=json.dumps(value))
+    return proto.SerializeToString()
 
 
 @torch.no_grad()

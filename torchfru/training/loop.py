@@ -33,7 +33,6 @@ from .run import (
     finished_record,
     is_over,
     locked,
-    require_same_data,
     resume_from,
 )
 
@@ -158,15 +157,15 @@ class Training:
         self._save_record()
 
     def _set_progress(self, begin: Checkpoint | None) -> None:
-        if begin is not None:
-            require_same_data(self.run, begin, self.data)
-        self.step = 0 if begin is None else begin.step
-        self.diverged = False if begin is None else begin.diverged
-        self.epochs: list[dict[str, Any]] = [] if begin is None else list(begin.epochs)
-        self.measurements: dict[str, Any] = {} if begin is None else dict(begin.measurements)
-        self.seconds = dict.fromkeys((*TIMED, "other"), 0.0) | (
-            {} if begin is None else begin.split
-        )
+        if begin is not None and begin.data.get("checksums") != self.data.checksums:
+            raise ValueError(
+                f"{self.run.record} was begun with other data (their checksums differ); bring them "
+                "back to resume it, or leave --resume out to start again"
+            )
+        done = begin or Checkpoint({}, {}, config={}, seed=self.run.seed, step=0)
+        self.step, self.diverged = done.step, done.diverged
+        self.epochs, self.measurements = list(done.epochs), dict(done.measurements)
+        self.seconds = dict.fromkeys((*TIMED, "other"), 0.0) | done.split
         self._require_same_start()
 
     def _set_batches(self, parts: Sequence[str]) -> None:
@@ -229,7 +228,9 @@ class Training:
         self.fabric.log_dict(record, self.step)
         elapsed = time.perf_counter() - start
         self.seconds["other"] += elapsed - (sum(self.seconds[part] for part in TIMED) - timed)
-        record["seconds"] = round(self._slowest(elapsed), 3)
+        # the slowest process: all of them must decide alike whether time is up
+        slowest = torch.tensor(elapsed, dtype=torch.float64, device=self.fabric.device)
+        record["seconds"] = round(self._over_processes(slowest, ReduceOp.MAX), 3)
         self.epochs.append(nan_to_none(record))
         self._call("on_epoch")
         self._save()
@@ -329,22 +330,20 @@ class Training:
     def _save(self) -> None:
         """The checkpoint first, since a record can be made out of it."""
         if self.fabric.is_global_zero:
-            self._checkpoint().save(self.run.checkpoint)
+            checkpoint = Checkpoint(
+                weights=self.model.state_dict(),
+                optimizer=optimizer_tensors(self.optimizer),
+                config=self.run.config.to_dict(),
+                seed=self.run.seed,
+                step=self.step,
+                diverged=self.diverged,
+                epochs=self.epochs,
+                split=self.seconds,
+                data=self.data.to_dict(),
+                measurements=self.measurements,
+            )
+            checkpoint.save(self.run.checkpoint)
         self._save_record()
-
-    def _checkpoint(self) -> Checkpoint:
-        return Checkpoint(
-            weights=self.model.state_dict(),
-            optimizer=optimizer_tensors(self.optimizer),
-            config=self.run.config.to_dict(),
-            seed=self.run.seed,
-            step=self.step,
-            diverged=self.diverged,
-            epochs=self.epochs,
-            split=self.seconds,
-            data=self.data.to_dict(),
-            measurements=self.measurements,
-        )
 
     def _save_record(self) -> None:
         if not self.fabric.is_global_zero:
@@ -369,11 +368,6 @@ class Training:
         if self.fabric.world_size > 1:
             torch.distributed.all_reduce(values, how)
         return values.tolist()
-
-    def _slowest(self, seconds: float) -> float:
-        """The most of all processes: all of them must decide alike whether time is up."""
-        most = torch.tensor(seconds, dtype=torch.float64, device=self.fabric.device)
-        return self._over_processes(most, ReduceOp.MAX)
 
     def _require_same_start(self) -> None:
         done = torch.tensor(len(self.epochs), device=self.fabric.device)

@@ -51,7 +51,7 @@ def denormals_flushed() -> Iterator[None]:
 
     Gradients that vanish over hundreds of steps end as denormal numbers, which a CPU is slow
     with: nn.LSTM's backward pass over 784 steps takes ten times as long. The setting is a
-    thread's own; those that torch starts later on take it over from this one.
+    thread's own; threads that torch starts later inherit it.
     """
     before = sys.float_info.min / 2 == 0.0
     torch.set_flush_denormal(True)
@@ -80,7 +80,7 @@ def stopped_by_signals() -> Iterator[None]:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without Lightning's remarks on hardware, processes and logging folders."""
+    """Silence Lightning's remarks on hardware, processes and logging folders."""
     logging.getLogger("lightning.fabric").setLevel(logging.ERROR)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", module=r"lightning\..*")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Iterator
@@ -12,10 +13,9 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from ..data import SequenceData
 from ..io import remove_leftovers
 from ..records import RunResult, checkpoint_folder, record_path
-from .checkpoint import EARLIER, NAME, Checkpoint, discard_damaged, load_newest
+from .checkpoint import DAMAGED, EARLIER, NAME, Checkpoint, DamagedError
 from .config import RunConfig, TrainingConfig
 
 
@@ -71,18 +71,26 @@ def resume_from(run: Run, first: bool = True) -> Checkpoint | None:
 
     The first process reports a damaged newer one, and renames it.
     """
-    checkpoint, damage = load_newest(run.folder)
-    if checkpoint is None:
+    newest, earlier, damage = run.checkpoint, run.folder / EARLIER, None
+    if not newest.exists() and not earlier.exists():
         return None
+    try:
+        checkpoint = Checkpoint.load(newest if newest.exists() else earlier)
+    except DamagedError as error:
+        if not (newest.exists() and earlier.exists()):
+            raise
+        checkpoint, damage = Checkpoint.load(earlier), error
     if checkpoint.seed != run.seed:
         raise ValueError(
             f"{run.checkpoint} is of seed {checkpoint.seed}, not {run.seed}; bring the right one "
             "back to resume, or leave --resume out to start again"
         )
     _require_same_settings(run, checkpoint.config)
-    if damage and first:
-        print(f"torchfru: {damage}", file=sys.stderr)
-        discard_damaged(run.folder)
+    if damage is not None and first:
+        after = f"resuming from the one before it, after epoch {len(checkpoint.epochs)}"
+        print(f"torchfru: {damage}; {after}", file=sys.stderr)
+        os.replace(newest, run.folder / DAMAGED)
+        os.replace(earlier, newest)
     return checkpoint
 
 
@@ -136,14 +144,6 @@ def _require_same_settings(run: Run, config: dict[str, Any]) -> None:
                 f"{run.record} was begun with {change}; give the same settings to resume it, or "
                 f"leave --resume out to start again"
             )
-
-
-def require_same_data(run: Run, begin: Checkpoint, data: SequenceData) -> None:
-    if begin.data.get("checksums") != data.checksums:
-        raise ValueError(
-            f"{run.record} was begun with other data (their checksums differ); bring them back to "
-            f"resume it, or leave --resume out to start again"
-        )
 
 
 def is_over(training: TrainingConfig, epochs: list[dict[str, Any]], diverged: bool) -> bool:

@@ -141,13 +141,9 @@ def summarize(study: optuna.Study) -> list[Point]:
 
 
 def _point(trial: FrozenTrial) -> Point:
-    states = {
-        TrialState.COMPLETE: "finished",
-        TrialState.PRUNED: "diverged",
-        TrialState.RUNNING: "running",
-    }
+    states = {"COMPLETE": "finished", "PRUNED": "diverged", "RUNNING": "running"}
     lr, lr_decay = trial.user_attrs["lr"], trial.user_attrs["lr_decay"]
-    return Point(lr, lr_decay, states.get(trial.state, "waiting"), trial.value)
+    return Point(lr, lr_decay, states.get(trial.state.name, "waiting"), trial.value)
 
 
 def _train(sweep: Sweep, trial: Trial, data: SequenceData, accelerator: str) -> float:
@@ -266,7 +262,7 @@ def _save(sweep: Sweep, study: optuna.Study) -> list[Point]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without Optuna's log lines and its warnings about what it calls experimental."""
+    """Silence Optuna's log lines, and its warnings about experimental functions."""
     before = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     with warnings.catch_warnings():
