@@ -35,7 +35,7 @@ class Source:
     Attributes:
         folder, name: where it lies in a data folder: ``<folder>/<name>``.
         url: the official address.
-        check: reads the whole file, raises DataError if it is not what it should be, and
+        check: reads the whole file, raises DataError if its content is wrong, and
             returns the SHA-256 of its content.
         checksum: of the official download, ``"md5:..."``, if known.
         member: the file's name in the official download, if that is a zip archive.
@@ -167,7 +167,7 @@ def _fetch(source: Source, target: Path) -> None:
 
 
 def _receive(url: str, part: Path) -> None:
-    """Download to ``part``; what is there already is not requested again."""
+    """Download to ``part``; bytes that are there already are not requested again."""
     import requests
     from tqdm import tqdm
 

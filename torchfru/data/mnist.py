@@ -35,7 +35,7 @@ PIXEL_SCALES = ("unit", "standard")
 
 @dataclass(frozen=True)
 class IdxFile:
-    """One of the four files, known by what is in it, however it was compressed.
+    """One of the four files, known by its content, however it was compressed.
 
     ``sha256`` is that of the content, ``md5`` that of the official .gz.
     """
@@ -60,7 +60,11 @@ class IdxFile:
         It starts with the magic number and the sizes: 4 bytes each, the highest byte first.
         """
         header, size = 4 + 4 * len(self.shape), int(np.prod(self.shape))
-        data = _unzip(path, limit=header + size + 1)
+        try:
+            with gzip.open(path) as file:  # not beyond a byte too many: it may unpack without end
+                data = file.read(header + size + 1)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise damaged(path, "damaged or cut short", "pixel-mnist") from error
         words = np.frombuffer(data[:header].ljust(header, b"\0"), dtype=">u4").tolist()
         if words[0] != self.magic:
             self._refuse(path, f"magic number {words[0]}, expected {self.magic}")
@@ -167,15 +171,6 @@ def _averaged(images: Array, side: int) -> Array:
         return images
     square = SIDE // side
     return images.reshape(-1, side, square, side, square).mean((2, 4), dtype=np.float32)
-
-
-def _unzip(path: Path, limit: int) -> bytes:
-    """At most ``limit`` bytes of the content: a file that unpacks without end is not followed."""
-    try:
-        with gzip.open(path) as file:
-            return file.read(limit)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise damaged(path, "damaged or cut short", "pixel-mnist") from error
 
 
 def _times(sizes: tuple[int, ...] | list[int]) -> str:

@@ -63,7 +63,7 @@ class Reading:
 
 @dataclass(frozen=True, kw_only=True)
 class DataSpec:
-    """A data set without its sequences: what a model is built from, and what its outputs mean.
+    """A data set without its sequences: the sizes of a model, and the meaning of its outputs.
 
     The tasks, by where the loss is taken: ``classify`` is cross entropy at each sequence's own
     last step, ``regress`` mean squared error at the last step, ``predict`` mean squared error

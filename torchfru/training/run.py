@@ -98,7 +98,7 @@ def finished_record(run: Run, begin: Checkpoint | None) -> RunResult | None:
     """The record of a run that needs no more training, brought up to date.
 
     A record alone suffices, since records travel without checkpoints; and a checkpoint alone
-    suffices to resume, whatever became of the record.
+    suffices to resume, with or without a record.
     """
     if not run.record.exists():
         return None
