@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import sys
@@ -25,8 +26,8 @@ from torchfru.data.files import (
     find,
     locate,
     prepared,
-    replacing,
 )
+from torchfru.io import replacing
 
 CONTENT = np.random.default_rng(0).bytes(300_000)
 
@@ -215,6 +216,18 @@ def test_two_at_once_fetch_once(cache, server, source):
     assert len(server.asked) == 1
     assert paths[0] == paths[1]
     assert paths[0].read_bytes() == CONTENT
+
+
+def test_a_full_disk(cache, source, monkeypatch):
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(DataError, match=r"cannot be written \(No space left.* with TORCHFRU_CACHE"):
+        locate(source)
+    assert files(cache) == []
+    with pytest.raises(DataError, match=r"cannot be written \(No space left.* with TORCHFRU_CACHE"):
+        prepared("thing", {}, lambda: {"numbers": np.arange(5)})
 
 
 def test_replacing_is_all_or_nothing(tmp_path):

@@ -10,8 +10,7 @@ import hashlib
 import json
 import os
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -82,16 +81,6 @@ def cache_folder() -> Path:
     return user_cache_path("torchfru", appauthor=False)
 
 
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A temporary file beside ``path`` that takes its place if the block succeeds."""
-    try:
-        with io.replacing(path) as temporary:
-            yield temporary
-    except io.WriteError as error:
-        raise DataError(f"{error} with TORCHFRU_CACHE") from error
-
-
 def prepared(
     name: str, key: Mapping[str, Any], build: Callable[[], dict[str, Array]]
 ) -> dict[str, Array]:
@@ -110,8 +99,11 @@ def prepared(
         except (OSError, ValueError, EOFError, zipfile.BadZipFile):
             pass
     arrays = build()
-    with replacing(path) as temporary, temporary.open("wb") as target:
-        np.savez(target, **arrays)  # type: ignore[arg-type]
+    try:
+        with io.replacing(path) as temporary, temporary.open("wb") as target:
+            np.savez(target, **arrays)  # type: ignore[arg-type]
+    except io.WriteError as error:
+        raise DataError(f"{error} with TORCHFRU_CACHE") from error
     return arrays
 
 
@@ -137,6 +129,8 @@ def download(source: Source, folder: Path) -> Path:
         with FileLock(folder / "download.lock"):
             if not target.is_file():  # another process may have been quicker
                 _fetch(source, target)
+    except io.WriteError as error:
+        raise DataError(f"{error} with TORCHFRU_CACHE") from error
     except OSError as error:  # requests' errors are OSErrors, as a full disk is
         status = getattr(getattr(error, "response", None), "status_code", None)
         reason = error.strerror or type(error).__name__ if status is None else f"HTTP {status}"
@@ -150,14 +144,25 @@ def download(source: Source, folder: Path) -> Path:
 
 def _fetch(source: Source, target: Path) -> None:
     """Download, check and unpack a file; a complete download that is wrong is deleted."""
-    name = target.name if source.member is None else f"{target.name}.zip"
-    part = target.with_name(f"{name}.part")
+    part = target.with_name(f"{target.name}{'.zip' if source.member else ''}.part")
     _receive(source.url, part)
+    temporary = part
     try:
-        with replacing(target) as temporary:
-            _unpack(source, part, temporary)
+        kind, _, expected = (source.checksum or "").partition(":")
+        if expected and io.file_digest(part, kind) != expected:
+            raise DataError("its checksum differs")
+        with io.replacing(target) as temporary:
+            if source.member is None:
+                os.replace(part, temporary)
+            else:
+                with zipfile.ZipFile(part) as archive:
+                    temporary.write_bytes(archive.read(source.member))
+            if not expected:
+                source.check(temporary)
     except (DataError, zipfile.BadZipFile, KeyError, EOFError) as error:
-        problem = str(error) if isinstance(error, DataError) else f"no zip with {source.member}"
+        problem = f"no zip with {source.member}"
+        if isinstance(error, DataError):
+            problem = str(error).removeprefix(f"{temporary}: ").split(";")[0]
         raise DataError(
             f"{source}: {source.url} sent another file ({problem}); nothing was kept: run again "
             "later, or find the file elsewhere"
@@ -189,21 +194,3 @@ def _receive(url: str, part: Path) -> None:
                 f.write(block)
                 bar.update(len(block))
     return None
-
-
-def _unpack(source: Source, part: Path, temporary: Path) -> None:
-    """Move the download, or its one member, to ``temporary``, after a check of its content."""
-    if source.checksum is not None:
-        kind, _, expected = source.checksum.partition(":")
-        if io.file_digest(part, kind) != expected:
-            raise DataError("its checksum differs")
-    if source.member is None:
-        os.replace(part, temporary)
-    else:
-        with zipfile.ZipFile(part) as archive:
-            temporary.write_bytes(archive.read(source.member))
-    if source.checksum is None:
-        try:
-            source.check(temporary)
-        except DataError as error:
-            raise DataError(str(error).removeprefix(f"{temporary}: ").split(";")[0]) from error
