@@ -141,8 +141,17 @@ MNIST_RECIPES = {
     ),
     "permuted-mnist": RunConfig(
         DataConfig("permuted-mnist", pixels="standard"),
-        recipe_fru(200, 1, None, gate_size=40, hidden_size=256, head_sizes=(128,), dropout=0.3),
-        one_cycle(lr=0.003, batch_size=128, epochs=30),
+        recipe_fru(
+            200,
+            1,
+            None,
+            gate_size=40,
+            hidden_size=256,
+            head_sizes=(128,),
+            dropout=0.3,
+            input_dropout=0.2,
+        ),
+        one_cycle(lr=0.003, batch_size=128, epochs=40),
     ),
 }
 
@@ -186,7 +195,13 @@ SMALL_WINDOW: dict[str, Any] = {
 }
 SMALL_HEADS: dict[str, dict[str, Any]] = {
     "pixel-mnist": {"norm": True, "output": "relu", **SMALL_WINDOW},
-    "permuted-mnist": {"norm": True, "output": "relu", "head_sizes": (128,), "dropout": 0.3},
+    "permuted-mnist": {
+        "norm": True,
+        "output": "relu",
+        "head_sizes": (128,),
+        "dropout": 0.3,
+        "input_dropout": 0.2,
+    },
 }
 SMALL_FRUS = {
     "pixel-mnist": recipe_fru(
@@ -324,15 +339,15 @@ RECIPE_PROBLEMS = {
     "adding-10000-fru-recipe": RunConfig(
         DataConfig("adding", length=10_000, size=20_000),
         ADDING_RECIPE,
-        one_cycle(lr=0.003, batch_size=32, epochs=6, weight_decay=None),
+        one_cycle(lr=0.003, batch_size=32, epochs=10, weight_decay=None),
     ),
     **{
         f"copy-{length}-fru-recipe": RunConfig(
             DataConfig("copy", length=length, size=10_000),
             COPY_RECIPE,
-            one_cycle(lr=0.003, batch_size=64, epochs=10, weight_decay=0.01),
+            one_cycle(lr=0.003, batch_size=64, epochs=epochs, weight_decay=0.01),
         )
-        for length in (1000, 10_000)
+        for length, epochs in ((1000, 12), (10_000, 15))
     },
 }
 
