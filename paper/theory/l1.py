@@ -11,7 +11,7 @@ of any number of terms, int |P - x| >= int g P - m sum_i |c_i| with m = sup_r |i
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -20,8 +20,7 @@ from torch import Tensor
 from .target import Array
 
 
-@dataclass(frozen=True)
-class Sampled:
+class Sampled(NamedTuple):
     """Points of [0, 1], denser near 0 where fast decays live, with weights that sum to 1."""
 
     points: Array
@@ -38,8 +37,7 @@ def graded_edges(count: int) -> Array:
     return np.asarray((np.arange(count + 1) / count) ** 2)
 
 
-@dataclass(frozen=True)
-class L1Fit:
+class L1Fit(NamedTuple):
     """Coefficients, the mean absolute error they give, and the least that any can give."""
 
     coefficients: Array
@@ -75,8 +73,7 @@ def decay_integrals(edges: Array, rates: Array) -> Array:
     return np.asarray(np.exp(-starts * rates) * -np.expm1(-widths * rates) / rates)
 
 
-@dataclass(frozen=True)
-class Certificate:
+class Certificate(NamedTuple):
     """int |P - x| >= value - slope sum|c| for every x = sum_i c_i exp(-r_i s), r_i > 0."""
 
     value: float

@@ -1,67 +1,50 @@
-"""Linear units to measure gradients on: the real layers with the identity for phi.
+"""Units to measure on: linear layers and their gradients, and the memory behind a layer's output.
 
-d u(T) / d u(T0),   an (n_u, n_u) matrix, by autograd through the layer's own loop.
+A linear unit is the real layer with the identity for phi. Its gradient is
+
+    d u(T) / d u(T0),   an (n_u, n_u) matrix, by autograd through the layer's own loop.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
+from torch.func import functional_call
 
-from torchfru.basis import Basis
 from torchfru.nn import FRU, SRU
+from torchfru.nn.recurrent import weights_of
+from torchfru.ops import NONLINEARITIES
 
 Layer = FRU | SRU
+LINEAR: dict[str, Any] = {
+    "bias": False,
+    "nonlinearity": "identity",
+    "return_sequences": False,
+    "dtype": torch.float64,
+}
 
 
 def linear_fru(
-    w: Tensor,
-    *,
-    seq_len: int,
-    freqs: list[float],
-    phase: list[float] | None = None,
-    freqs_per_block: int = 1,
-    basis: str | Basis = "fourier",
+    w: Tensor, *, seq_len: int, freqs: list[float], phase: list[float] | None = None, **options: Any
 ) -> FRU:
     """An FRU with phi the identity and W2 W1 = ``w`` (n_h, n_u): W1 = w and W2 = I."""
-    n_h, n_u = w.shape
-    layer = FRU(
-        1,
-        1,
-        bias=False,
-        seq_len=seq_len,
-        num_freqs=len(freqs),
-        freq_dim=n_u // len(freqs),
-        gate_size=n_h,
-        freqs_per_block=freqs_per_block,
-        freqs=freqs,
-        basis=basis,
-        nonlinearity="identity",
-        return_sequences=False,
-        dtype=torch.float64,
-    )
+    (n_h, n_u), count = w.shape, len(freqs)
+    sizes: dict[str, Any] = {"num_freqs": count, "freq_dim": n_u // count, "gate_size": n_h}
+    layer = FRU(1, 1, seq_len=seq_len, freqs=freqs, **sizes, **LINEAR, **options)
     _set(layer, w)
     if layer.basis.has_phase:
         with torch.no_grad():
-            layer.get_parameter("phase_l0").copy_(torch.tensor(phase or [0.0] * len(freqs)))
+            layer.get_parameter("phase_l0").copy_(torch.tensor(phase or [0.0] * count))
     return layer
 
 
 def linear_sru(w: Tensor, alphas: list[float]) -> SRU:
     """An SRU with phi the identity and W2 W1 = ``w`` (n_h, K n_h)."""
-    layer = SRU(
-        1,
-        1,
-        bias=False,
-        alphas=alphas,
-        stat_size=w.shape[0],
-        gate_size=w.shape[0],
-        nonlinearity="identity",
-        return_sequences=False,
-        dtype=torch.float64,
-    )
+    layer = SRU(1, 1, alphas=alphas, stat_size=len(w), gate_size=len(w), **LINEAR)
     _set(layer, w)
     return layer
 
@@ -101,8 +84,7 @@ def smallest(matrix: Tensor) -> float:
     return float(torch.linalg.matrix_norm(matrix.detach(), -2))
 
 
-@dataclass(frozen=True)
-class Extremes:
+class Extremes(NamedTuple):
     """The largest and smallest factor by which a gradient changes on its way back."""
 
     low: float
@@ -111,6 +93,13 @@ class Extremes:
 
 def extremes(matrix: Tensor) -> Extremes:
     return Extremes(smallest(matrix), largest(matrix))
+
+
+def step_bound(layer: FRU) -> float:
+    """sqrt(M) sigma_max(W2) sigma_max(W1): of T |d u(t)/d u(t-1) - I|, where |phi'| <= 1."""
+    sigma = largest(layer.get_parameter("weight_gh_l0"))
+    sigma *= largest(layer.get_parameter("weight_ug_l0"))
+    return math.sqrt(layer.num_freqs // layer.freqs_per_block) * sigma
 
 
 def random_square(generator: torch.Generator, size: int, sigma: float) -> Tensor:
@@ -126,3 +115,24 @@ def random_square(generator: torch.Generator, size: int, sigma: float) -> Tensor
     if kind == 2:
         w = -torch.linalg.qr(torch.eye(size, dtype=torch.float64) + 0.3 * w).Q
     return w * (sigma / largest(w))
+
+
+# The memory ----------------------------------------------------------------------------------
+
+
+def memories(layer: Layer, x: Tensor, start: Tensor) -> Tensor:
+    """u(0..L), (L+1, N, n_u), from u(0) = ``start`` (N, n_u): the layer, read with Y = I."""
+    identity = {
+        "weight_uy_l0": torch.eye(layer.state_size, dtype=x.dtype),
+        "bias_y_l0": torch.zeros(layer.state_size, dtype=x.dtype),
+    }
+    state = (start.unsqueeze(0), torch.zeros(1, x.shape[1], dtype=torch.int64))
+    u, _ = functional_call(layer, identity, (x, state), strict=False)
+    return torch.cat([start.unsqueeze(0), u])
+
+
+def hidden(layer: Layer, u: Tensor, x: Tensor) -> Tensor:
+    """h(1..L), (L, ..., n_h), by the update rule from u(0..L-1) and x(1..L)."""
+    w, phi = weights_of(layer, "_l0"), NONLINEARITIES[layer.nonlinearity]
+    g = phi(F.linear(u, w.weight_ug, w.bias_g))
+    return phi(F.linear(g, w.weight_gh) + F.linear(x, w.weight_xh, w.bias_h))

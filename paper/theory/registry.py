@@ -12,20 +12,21 @@ import torch
 
 from .finding import Finding, Settings
 
-CLAIMS: dict[str, str] = {
-    "fru-summary": "fru_summary",
-    "sru-summary": "sru_summary",
-    "gradient-fru": "gradient_fru",
-    "gradient-sru": "gradient_sru",
-    "gradient-rnn": "gradient_rnn",
-    "gradient-general": "gradient_general",
-    "residual": "residual",
-    "vandermonde": "vandermonde",
-    "fourier-fits-polynomials": "fourier_fits",
-    "exponential-limits": "exponential_limits",
-    "expressive-power": "expressive_power",
-    "collapsed-equals-direct": "collapsed_equals_direct",
-    "picard": "picard",
+# by name: the file and the function that measures the claim
+CLAIMS: dict[str, tuple[str, str]] = {
+    "fru-summary": ("summaries", "measure_fru"),
+    "sru-summary": ("summaries", "measure_sru"),
+    "gradient-fru": ("gradient_fru", "measure"),
+    "gradient-sru": ("gradient_sru", "measure"),
+    "gradient-rnn": ("gradient_rnn", "measure"),
+    "gradient-general": ("gradient_fru", "measure_every_basis"),
+    "residual": ("residual", "measure"),
+    "vandermonde": ("vandermonde", "measure"),
+    "fourier-fits-polynomials": ("fourier_fits", "measure"),
+    "exponential-limits": ("exponential_limits", "measure"),
+    "expressive-power": ("expressive_power", "measure"),
+    "collapsed-equals-direct": ("collapsed_equals_direct", "measure"),
+    "picard": ("picard", "measure"),
 }
 
 
@@ -48,14 +49,15 @@ def check(name: str, settings: Settings | None = None) -> Finding:
     """
     if name not in CLAIMS:
         raise ValueError(f"claim must be one of {', '.join(CLAIMS)}; got {name!r}")
-    settings = settings or Settings()
-    measure: Callable[[Settings], Finding] = import_module(f".{CLAIMS[name]}", __package__).measure
+    settings, (module, function) = settings or Settings(), CLAIMS[name]
     start = time.perf_counter()
     try:
+        measure: Callable[[Settings], Finding]
+        measure = getattr(import_module(f".{module}", __package__), function)
         with one_thread(), torch.random.fork_rng(devices=[]):
             torch.manual_seed(settings.seed)
             finding = measure(settings)
     except ModuleNotFoundError as missing:
         hint = f"{name} needs {missing.name}: pip install 'torchfru[dev]'"
         raise ModuleNotFoundError(hint, name=missing.name) from None
-    return replace(finding, seconds=round(time.perf_counter() - start, 2))
+    return replace(finding, claim=name, seconds=round(time.perf_counter() - start, 2))

@@ -6,11 +6,11 @@ f(v) = v - v^3/3! + v^5/5! - v^7/7! + v^9/9!,     P(s) = f(beta s - beta/2),   f
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from mpmath import mp
 
 Array = npt.NDArray[np.float64]
 
@@ -34,33 +34,26 @@ def target_integrals(edges: Array) -> Array:
     return np.diff(np.asarray(whole)) / BETA
 
 
-@dataclass(frozen=True)
-class Constants:
-    """The numbers of the paper's proof: beta, two roots, two areas, the whole integral."""
-
-    beta: float
-    first_root: float
-    second_root: float
-    outer_area: float
-    inner_area: float
-    integral: float
-
-
-STATED = Constants(9.9263, 0.1828, 0.8172, 0.0847, 0.2017, 0.5727)
+# of the paper's proof
+STATED = {
+    "beta": 9.9263,
+    "first_root": 0.1828,
+    "second_root": 0.8172,
+    "outer_area": 0.0847,
+    "inner_area": 0.2017,
+    "integral": 0.5727,
+}
 
 
-def constants() -> Constants:
+def constants() -> dict[str, float]:
     """The same numbers from the definition of P, in 30 digits."""
-    from mpmath import mp
-
     with mp.workdps(30):
         beta = 2 * mp.findroot(taylor_sine, 4.96)
-        first = mp.findroot(lambda s: taylor_sine(beta * s - beta / 2), 0.18)
-        second = mp.findroot(lambda s: taylor_sine(beta * s - beta / 2), 0.82)
 
-        def area(low: Any, high: Any) -> Any:
-            return mp.quad(lambda s: taylor_sine(beta * s - beta / 2), [low, high])
+        def p(s: Any) -> Any:
+            return taylor_sine(beta * s - beta / 2)
 
-        outer, inner = area(0, first), abs(area(first, 0.5))
+        first, second = mp.findroot(p, 0.18), mp.findroot(p, 0.82)
+        outer, inner = mp.quad(p, [0, first]), abs(mp.quad(p, [first, 0.5]))
         values = (beta, first, second, outer, inner, 2 * (outer + inner))
-        return Constants(*(float(v) for v in values))
+        return dict(zip(STATED, map(float, values), strict=True))

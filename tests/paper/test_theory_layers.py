@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paper.theory import collapsed_equals_direct, fru_summary, picard, sru_summary
+from paper.theory import collapsed_equals_direct, picard, summaries
 from paper.theory.registry import one_thread
 from torchfru import FRU
 
@@ -29,13 +29,13 @@ def _one_thread() -> Iterator[None]:
 @SEARCH
 @given(length=st.integers(1, 30), backend=BACKENDS, m=st.sampled_from([1, 2, 3, 6]), seed=SEEDS)
 def test_the_memory_of_an_fru_is_its_sum(length: int, backend: str, m: int, seed: int) -> None:
-    assert fru_summary.difference(length, backend, m, seed) <= 1e-13
+    assert summaries.fru_difference(length, backend, m, seed) <= 1e-13
 
 
 @SEARCH
 @given(length=st.integers(1, 30), backend=BACKENDS, seed=SEEDS)
 def test_the_memory_of_an_sru_is_its_sum(length: int, backend: str, seed: int) -> None:
-    assert sru_summary.difference(length, backend, seed) <= 1e-13
+    assert summaries.sru_difference(length, backend, seed) <= 1e-13
 
 
 @SEARCH
