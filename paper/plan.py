@@ -6,10 +6,10 @@ has no record yet, an estimate. All of it takes two such cores about 22 hours.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from torchfru.io import did_you_mean
 from torchfru.records import RunResult, checkpoint_folder, record_path
@@ -18,11 +18,10 @@ from torchfru.training.config import RunConfig
 from .experiments import BASES, EXPERIMENTS
 from .measurement import Measurement, measurement_path
 
-Kind = Literal["finished", "cut off", "missing", "refused"]
+Kind = Literal["finished", "cut off", "missing", "refused", "failed", "busy"]
 
 SYNTHETIC = ("mix-poly-5", "mix-sin", "mix-poly-10", "mix-poly-15")
 MNIST = ("pixel-mnist", "permuted-mnist")
-
 
 # A run of two experiments is trained once, in the one on the right.
 SHARED_RUNS = {
@@ -59,42 +58,54 @@ class Planned:
         """How far it is, by its record."""
         path = self.record(results)
         if not path.exists():
-            return Progress("missing")
+            return Progress(self, "missing")
         try:
             if self.config is None:
-                return Progress("finished", seconds=Measurement.load(path).seconds)
+                return Progress(self, "finished", seconds=Measurement.load(path).seconds)
             record = RunResult.load(path)
         except ValueError as error:
-            return Progress("refused", why=f"{error}: left alone")
+            return Progress(self, "refused", why=f"{error}: left alone")
         try:
             changed = self.config.changes_since(record.config)
         except ValueError:  # some other JSON in the place of the configuration
-            return Progress("refused", why=f"{path} is not a run record: left alone")
+            return Progress(self, "refused", why=f"{path} is not a run record: left alone")
         if changed:
             why = f"{path} has {changed[0]}: left alone"
-            return Progress("refused", record, record.seconds, why)
+            return Progress(self, "refused", record.seconds, record.epochs, record.diverged, why)
         kind: Kind = "finished" if record.status == "finished" else "cut off"
-        return Progress(kind, record, record.seconds)
+        return Progress(self, kind, record.seconds, record.epochs, record.diverged)
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run is. ``refused``: its record must not be touched, and ``why`` says why."""
+    """How far a run is; ``why`` is one line on what went wrong.
 
+    Of a record: finished, cut off, missing, or refused, if it has other settings and must not be
+    touched. Of a process that has ended also failed, or busy, if another one has the lock.
+    """
+
+    run: Planned
     kind: Kind
-    record: RunResult | None = None
     seconds: float = 0.0
+    epochs: Sequence[dict[str, Any]] = ()
+    diverged: bool = False
     why: str = ""
 
     @property
-    def epochs(self) -> int:
-        return 0 if self.record is None else len(self.record.epochs)
+    def last(self) -> dict[str, Any]:
+        """The measures of the last epoch; empty before there is one."""
+        return self.epochs[-1] if self.epochs else {}
 
-    def minutes_left(self, planned: Planned) -> float:
-        """The estimate, less what is done."""
+    def seconds_left(self, running: float = 0.0) -> float:
+        """By the mean epoch so far; by the plan before there is one, less ``running`` seconds."""
         if self.kind in ("finished", "refused"):
             return 0.0
-        return max(planned.minutes - self.seconds / 60, 0.1)
+        if self.run.config is None or not self.epochs:
+            return max(0.0, 60 * self.run.minutes - running)
+        training, spent = self.run.config.training, sum(epoch["seconds"] for epoch in self.epochs)
+        left = (training.epochs - len(self.epochs)) * spent / len(self.epochs)
+        limit = training.max_minutes
+        return left if limit is None else min(left, max(0.0, 60 * limit - spent))
 
 
 def select(names: Collection[str], seeds: Collection[int] | None = None) -> list[Planned]:

@@ -8,11 +8,9 @@ import subprocess
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
-
-from torchfru.records import RunResult
 
 from .plan import Planned, Progress
 from .worker import BUSY, command
@@ -20,64 +18,38 @@ from .worker import BUSY, command
 POLL = 0.2  # seconds between looks at the processes
 PATIENCE = 15.0  # seconds that a process gets to end by itself
 
-Ending = Literal["finished", "stopped", "failed", "refused", "busy"]
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a run ended, and how far it is; ``why`` is one line on what went wrong."""
-
-    run: Planned
-    ending: Ending
-    progress: Progress
-    why: str = ""
-
 
 @dataclass
 class Running:
-    """A run in progress; its record, as it was after the last whole epoch."""
+    """A run in progress; how far it was after its last whole epoch."""
 
-    run: Planned
+    progress: Progress
     process: subprocess.Popen[bytes]
-    path: Path
+    results: Path
     log: Path
     since: float = field(default_factory=time.monotonic)
-    record: RunResult | None = None
     _stamp: int = 0
+
+    @property
+    def run(self) -> Planned:
+        return self.progress.run
 
     def look(self) -> None:
         """Read the record again if it has changed."""
-        if self.run.config is None:
-            return
-        try:
-            stamp = self.path.stat().st_mtime_ns
+        with suppress(OSError):  # not there yet, or just being put aside: the next look will tell
+            stamp = self.run.record(self.results).stat().st_mtime_ns
             if stamp != self._stamp:
-                self._stamp, self.record = stamp, RunResult.load(self.path)
-        except (OSError, ValueError):
-            return  # not there yet, or just being put aside: the next look will tell
-
-    def close(self) -> None:
-        """Let go of the pipe to a process that has ended."""
-        if self.process.stdin is not None:
-            self.process.stdin.close()
-
-    @property
-    def last(self) -> dict[str, Any]:
-        return {} if self.record is None else self.record.last
-
-    @property
-    def epochs(self) -> int:
-        return 0 if self.record is None else len(self.record.epochs)
+                self._stamp, self.progress = stamp, self.run.progress(self.results)
 
     def seconds_left(self) -> float:
-        """By the mean epoch so far; by the plan before there is one."""
-        config = self.run.config
-        if config is None or self.record is None or not self.epochs:
-            return max(0.0, 60 * self.run.minutes - (time.monotonic() - self.since))
-        spent = sum(epoch["seconds"] for epoch in self.record.epochs)
-        left = (config.training.epochs - self.epochs) * spent / self.epochs
-        limit = config.training.max_minutes
-        return left if limit is None else min(left, max(0.0, 60 * limit - spent))
+        return self.progress.seconds_left(time.monotonic() - self.since)
+
+    def close(self, keep_log: bool = False) -> None:
+        """Let go of a process that has ended: of the pipe to it, and of its log."""
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+        if not keep_log:
+            self.log.unlink(missing_ok=True)
 
 
 class Runner:
@@ -98,26 +70,25 @@ class Runner:
         jobs: int = 1,
         threads: int = 1,
         budget: float | None = None,
-        began: Callable[[Planned, Progress], None] = lambda run, progress: None,
-        ended: Callable[[Outcome], None] = lambda outcome: None,
+        began: Callable[[Progress], None] = lambda progress: None,
+        ended: Callable[[Progress], None] = lambda progress: None,
         tick: Callable[[Sequence[Running]], None] = lambda running: None,
     ) -> None:
         self.waiting = deque(runs)
         self.results = results
-        self.data_dir = data_dir
         self.jobs = jobs
-        self.threads = threads
         self.deadline = None if budget is None else time.time() + budget
+        self.options = {"data_dir": data_dir, "threads": threads, "deadline": self.deadline}
         self.began, self.ended, self.tick = began, ended, tick
         self.running: list[Running] = []
-        self.outcomes: list[Outcome] = []
+        self.outcomes: list[Progress] = []
         self.stopped = False
 
     def stop(self) -> None:
         self.stopped = True
 
-    def run(self) -> list[Outcome]:
-        """All outcomes; whatever ends this call, no process of it is left behind."""
+    def run(self) -> list[Progress]:
+        """How every run ended; whatever ends this call, no process of it is left behind."""
         try:
             while not self.stopped and (self.running or (self.waiting and not self._late())):
                 self._begin()
@@ -136,55 +107,42 @@ class Runner:
 
     def _begin(self) -> None:
         while self.waiting and len(self.running) < self.jobs and not self._late():
-            run = self.waiting.popleft()
-            progress = run.progress(self.results)
-            if progress.kind == "finished":
-                continue
+            progress = self.waiting.popleft().progress(self.results)
             if progress.kind == "refused":
-                self._report(Outcome(run, "refused", progress, progress.why))
-                continue
-            self.running.append(self._start(run))
-            self.began(run, progress)
+                self._report(progress)
+            elif progress.kind != "finished":
+                self.running.append(self._start(progress))
+                self.began(progress)
 
-    def _start(self, run: Planned) -> Running:
+    def _start(self, progress: Progress) -> Running:
+        run = progress.run
         folder = run.folder(self.results)
         folder.mkdir(parents=True, exist_ok=True)
         log = folder / f"log-{os.getpid()}.txt"
         with log.open("wb") as output:
             process = subprocess.Popen(
-                command(
-                    run,
-                    self.results,
-                    data_dir=self.data_dir,
-                    threads=self.threads,
-                    deadline=self.deadline,
-                ),
+                command(run, self.results, **self.options),
                 stdin=subprocess.PIPE,  # held open, so that its end is the worker's end
                 stdout=output,
                 stderr=output,
-                env={**os.environ, "OMP_NUM_THREADS": str(self.threads)},
+                env={**os.environ, "OMP_NUM_THREADS": str(self.options["threads"])},
                 start_new_session=True,  # Ctrl-C is for this process, which ends the others
             )
-        return Running(run, process, run.record(self.results), log)
+        return Running(progress, process, self.results, log)
 
     def _end(self, job: Running) -> None:
         self.running.remove(job)
-        job.close()
         progress, code = job.run.progress(self.results), job.process.returncode
         if code == BUSY:
-            outcome = Outcome(job.run, "busy", progress, "another process is at it")
+            progress = replace(progress, kind="busy", why="another process is at it")
         elif code != 0:
-            outcome = Outcome(job.run, "failed", progress, _last_line(job.log, code))
-        else:
-            ending: Ending = "finished" if progress.kind == "finished" else "stopped"
-            outcome = Outcome(job.run, ending, progress)
-        self._report(outcome)
-        if outcome.ending != "failed":
-            job.log.unlink(missing_ok=True)
+            progress = replace(progress, kind="failed", why=_last_line(job.log, code))
+        job.close(keep_log=progress.kind == "failed")
+        self._report(progress)
 
-    def _report(self, outcome: Outcome) -> None:
-        self.outcomes.append(outcome)
-        self.ended(outcome)
+    def _report(self, progress: Progress) -> None:
+        self.outcomes.append(progress)
+        self.ended(progress)
 
     def _stop_all(self) -> None:
         """Terminate the processes that still run, then kill them."""
@@ -198,7 +156,6 @@ class Runner:
                 job.process.kill()
                 job.process.wait()
             job.close()
-            job.log.unlink(missing_ok=True)
 
 
 def _last_line(log: Path, code: int) -> str:

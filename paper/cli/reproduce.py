@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
-from rich import box
-from rich.console import Console
-from rich.table import Table
 
-from torchfru.cli.common import DataDir, usage_errors
+from torchfru.cli.common import DataDir, new_console, print_json, print_table, usage_errors
 
 from .watch import Watch, duration
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from ..plan import Planned
     from ..runner import Runner
 
@@ -56,7 +55,7 @@ def reproduce(
 
     Example: python -m paper reproduce pixel-mnist imdb --budget 2h
     """
-    from ..plan import select
+    from ..plan import Kind, select
 
     quick = "quick" in names
     with usage_errors():
@@ -66,7 +65,7 @@ def reproduce(
             raise ValueError("--json belongs to --dry-run")
         seconds, chosen = _seconds(budget), _seeds(seeds)
         plan = [] if quick else select(names, chosen)
-    console = Console(stderr=as_json)
+    console = new_console(stderr=as_json)
     if quick:
         plan = _quick(data_dir, console)
     results = results or (QUICK / "results" if quick else Path("results"))
@@ -77,14 +76,16 @@ def reproduce(
     if runner.stopped:
         console.print("Stopped. The same command resumes after each run's last whole epoch.")
         raise typer.Exit(130)
-    _summarize([planned.progress(results).kind for planned in plan], console)
+    kinds = Counter(planned.progress(results).kind for planned in plan)
+    parts = ", ".join(f"{kinds[kind]} {kind}" for kind in get_args(Kind) if kinds[kind])
+    console.print(f"Of {len(plan)}: {parts}.", highlight=False)
     if quick:
         from ..report import build_report
 
         page = results.parent / "report.html"
         build_report(results, page, None)
         console.print(f"Report: {page}", highlight=False, soft_wrap=True)
-    if any(outcome.ending in ("failed", "refused") for outcome in runner.outcomes):
+    if any(outcome.kind in ("failed", "refused") for outcome in runner.outcomes):
         raise typer.Exit(1)
 
 
@@ -99,7 +100,8 @@ def _run(
     """Do the runs, in view, until they are done or somebody stops them."""
     from ..runner import Runner
 
-    cores = _cores()
+    linux = hasattr(os, "sched_getaffinity")  # which knows the cores that this process may use
+    cores = len(os.sched_getaffinity(0)) if linux else os.cpu_count() or 1
     jobs = jobs or cores
     with Watch(console) as watch:
         runner = Runner(
@@ -153,23 +155,18 @@ def _quick(data_dir: Path | None, console: Console) -> list[Planned]:
 
 def _show_plan(facts: list[dict[str, Any]], as_json: bool, console: Console) -> None:
     if as_json:
-        typer.echo(json.dumps(facts, indent=1))
+        print_json(facts)
         return
-    if not console.is_terminal:
-        console.width = 120  # a file is not as narrow as a terminal
-    table = Table("experiment", "model", "seed", "state", "epochs", "minutes left")
-    table.box = box.SIMPLE_HEAD
-    for column in table.columns[4:]:
-        column.justify = "right"
+    headings = ("experiment", "model", "seed", "state", "epochs", "minutes left")
+    rows = []
     for entry in facts:
         epochs = "" if entry["of"] is None else f"{entry['epochs']}/{entry['of']}"
-        seed = "" if entry["seed"] is None else str(entry["seed"])
+        seed = "" if entry["seed"] is None else entry["seed"]
         names = entry["experiment"], entry["model"], seed, entry["state"]
-        table.add_row(*names, epochs, f"{entry['minutes_left']:.1f}")
-    console.print(table)
-    for entry in facts:
-        if entry["why"]:
-            console.print(entry["why"], highlight=False, markup=False, soft_wrap=True)
+        rows.append((*names, epochs, f"{entry['minutes_left']:.1f}"))
+    print_table(headings, rows, numbers=headings[4:])
+    for why in (entry["why"] for entry in facts if entry["why"]):
+        console.print(why, highlight=False, markup=False, soft_wrap=True)
     left = sum(entry["minutes_left"] for entry in facts)
     console.print(f"About {duration(60 * left)} on one core, an estimate.", highlight=False)
 
@@ -181,21 +178,13 @@ def _facts(planned: Planned, results: Path) -> dict[str, Any]:
         "model": planned.name,
         "seed": planned.seed,
         "state": progress.kind,
-        "epochs": progress.epochs,
+        "epochs": len(progress.epochs),
         "of": None if planned.config is None else planned.config.training.epochs,
         "minutes": planned.minutes,
-        "minutes_left": progress.minutes_left(planned),
+        "minutes_left": progress.seconds_left() / 60,
         "record": str(planned.record(results)),
         "why": progress.why,
     }
-
-
-def _summarize(kinds: list[str], console: Console) -> None:
-    from ..plan import Kind
-
-    counts = {kind: kinds.count(kind) for kind in get_args(Kind)}
-    parts = [f"{count} {kind}" for kind, count in counts.items() if count]
-    console.print(f"Of {len(kinds)}: {', '.join(parts)}.", highlight=False)
 
 
 # Arguments -------------------------------------------------------------------------------
@@ -221,8 +210,3 @@ def _seeds(text: str | None) -> set[int] | None:
         return None if text is None else {int(part) for part in text.split(",")}
     except ValueError:
         raise ValueError(f"--seeds must be whole numbers, as in 0,1,2; got {text!r}") from None
-
-
-def _cores() -> int:
-    """Those that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -15,7 +15,7 @@ from torchfru.cli.common import measure_on_test
 
 if TYPE_CHECKING:
     from ..plan import Planned, Progress
-    from ..runner import Outcome, Running
+    from ..runner import Running
 
 HEARTBEAT = 60.0  # seconds between lines on a run, where there is no terminal
 
@@ -40,15 +40,15 @@ class Watch:
     def say(self, text: str) -> None:
         self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
-    def began(self, run: Planned, progress: Progress) -> None:
-        self.told[run] = (time.monotonic(), progress.epochs)
-        after = f", after {progress.epochs} epochs" if progress.epochs else ""
+    def began(self, progress: Progress) -> None:
+        done = len(progress.epochs)
+        self.told[progress.run] = (time.monotonic(), done)
         if not self.console.is_terminal:
-            self.say(f"started   {run}{after}")
+            self.say(f"started   {progress.run}{f', after {done} epochs' if done else ''}")
 
-    def ended(self, outcome: Outcome) -> None:
-        detail = outcome.why or achieved(outcome.run, outcome.progress)
-        self.say(f"{outcome.ending:9} {outcome.run}: {detail}")
+    def ended(self, progress: Progress) -> None:
+        ending = "stopped" if progress.kind in ("cut off", "missing") else progress.kind
+        self.say(f"{ending:9} {progress.run}: {progress.why or achieved(progress)}")
 
     def tick(self, running: Sequence[Running]) -> None:
         if self.console.is_terminal:
@@ -56,33 +56,34 @@ class Watch:
             return
         now = time.monotonic()
         for job in running:
-            when, epochs = self.told[job.run]
-            if now - when >= HEARTBEAT and job.epochs > epochs:
-                self.told[job.run] = (now, job.epochs)
-                self.say(f"running   {job.run}: {', '.join(_progress(job))}")
+            (when, epochs), done = self.told[job.run], len(job.progress.epochs)
+            if now - when >= HEARTBEAT and done > epochs:
+                self.told[job.run] = (now, done)
+                self.say(f"running   {job.run}: {', '.join(_state(job))}")
 
 
 def _running_table(running: Sequence[Running]) -> Table:
     table = Table("experiment", "model", "seed", "epochs", "test", "time", box=box.SIMPLE_HEAD)
     for job in running:
         seed = "" if job.run.seed is None else str(job.run.seed)
-        table.add_row(job.run.experiment, job.run.name, seed, *_progress(job))
+        table.add_row(job.run.experiment, job.run.name, seed, *_state(job))
     return table
 
 
-def _progress(job: Running) -> tuple[str, str, str]:
-    of = "" if job.run.config is None else f"{job.epochs} of {job.run.config.training.epochs}"
-    return of, measure_on_test(job.last), f"{duration(job.seconds_left())} left"
+def _state(job: Running) -> tuple[str, str, str]:
+    config, done = job.run.config, len(job.progress.epochs)
+    epochs = "" if config is None else f"{done} of {config.training.epochs}"
+    return epochs, measure_on_test(job.progress.last), f"{duration(job.seconds_left())} left"
 
 
-def achieved(run: Planned, progress: Progress) -> str:
+def achieved(progress: Progress) -> str:
     """How far a run came, in how much time."""
-    if run.config is None or progress.record is None:
-        return duration(progress.seconds)
-    of = run.config.training.epochs
-    test = "diverged" if progress.record.diverged else measure_on_test(progress.record.last)
-    parts = (f"{progress.epochs} of {of} epochs", test, duration(progress.seconds))
-    return ", ".join(part for part in parts if part)
+    config, took = progress.run.config, duration(progress.seconds)
+    if config is None or progress.kind == "missing":
+        return took
+    epochs = f"{len(progress.epochs)} of {config.training.epochs} epochs"
+    test = "diverged" if progress.diverged else measure_on_test(progress.last)
+    return ", ".join(part for part in (epochs, test, took) if part)
 
 
 def duration(seconds: float) -> str:

@@ -83,7 +83,7 @@ def best_fit(rates: Array, count: int = 3_000, rounds: int = 60) -> L1Fit:
 def best_by_terms(terms: int) -> float:
     """The smallest error found with ``terms`` equally spaced rates, over offsets and spacings."""
     return min(
-        best_fit(first + spacing * np.arange(terms), count=800, rounds=25).error
+        best_fit(np.array([first + spacing * k for k in range(terms)]), 800, rounds=25).error
         for spacing in (0.1, 0.5, 1.0, 2.0)
         for first in (0.01, 0.5, 1.0, 2.0, 3.0, 5.0)
     )
@@ -91,8 +91,8 @@ def best_by_terms(terms: int) -> float:
 
 def sru_errors() -> list[tuple[float, float]]:
     """(found, certified) for SRU's rates in (0, 1) at each of LENGTHS."""
-    decays = -np.log(np.array([a for a in ALPHAS if a > 0]))
-    return [(best.error, best.lower) for best in (best_fit(n * decays) for n in LENGTHS)]
+    rates = (np.array([-n * np.log(a) for a in ALPHAS if a > 0]) for n in LENGTHS)
+    return [(best.error, best.lower) for best in map(best_fit, rates)]
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ def test_what_a_record_says_of_its_task(tmp_path):
     task = tiny()
     assert task.progress(tmp_path).kind == "missing"
     save_record(task, tmp_path, 2)
-    assert (task.progress(tmp_path).kind, task.progress(tmp_path).epochs) == ("cut off", 2)
+    assert (task.progress(tmp_path).kind, len(task.progress(tmp_path).epochs)) == ("cut off", 2)
     save_record(task, tmp_path, 2, status="finished")
     assert task.progress(tmp_path).kind == "finished"
     other = tiny(lr=0.5).progress(tmp_path)
@@ -99,7 +99,7 @@ def test_records_from_before_a_setting_existed_are_as_good(tmp_path):
 def test_a_task_stops_after_the_epoch_in_which_time_is_up_and_goes_on(tmp_path, monkeypatch):
     cut, whole = tmp_path / "cut" / "results", tmp_path / "whole" / "results"
     assert do(tiny(), cut, monkeypatch, deadline=time.time()) == 0
-    assert (tiny().progress(cut).kind, tiny().progress(cut).epochs) == ("cut off", 1)
+    assert (tiny().progress(cut).kind, len(tiny().progress(cut).epochs)) == ("cut off", 1)
     assert do(tiny(), cut, monkeypatch) == do(tiny(), whole, monkeypatch) == 0
     first, second = (read(tiny().record(results)) for results in (cut, whole))
     assert first["status"] == second["status"] == "finished"
@@ -158,14 +158,14 @@ def test_others_go_on_when_one_fails(tmp_path, monkeypatch):
         *map(tiny, ("busy", "stopped", "good")),
     ]
     began = []
-    work = Runner(tasks, tmp_path, jobs=2, began=lambda task, state: began.append(task.name))
+    work = Runner(tasks, tmp_path, jobs=2, began=lambda progress: began.append(progress.run.name))
     endings = {outcome.run.name: outcome for outcome in work.run()}
-    assert {name: outcome.ending for name, outcome in endings.items()} == {
+    assert {name: outcome.kind for name, outcome in endings.items()} == {
         "bad": "failed",
         "killed": "failed",
         "other": "refused",
         "busy": "busy",
-        "stopped": "stopped",
+        "stopped": "missing",
         "good": "finished",
     }
     assert began == ["bad", "killed", "busy", "stopped", "good"]
@@ -206,7 +206,7 @@ import sys, time
 from pathlib import Path
 sys.path[:0] = [sys.argv[1], str(Path(sys.argv[1]).parent)]
 from test_reproduce import Runner, tiny
-show = lambda running: [print(job.process.pid, flush=True) for job in running if job.record]
+show = lambda running: [print(job.process.pid, flush=True) for job in running if job.progress.epochs]
 Runner([tiny(epochs=1_000_000)], Path(sys.argv[2]), tick=show).run()
 """
 
@@ -241,15 +241,17 @@ def test_a_worker_ends_cleanly_while_its_parent_waits(tmp_path):
 
 def test_the_time_left_is_judged_by_the_epochs_so_far(tmp_path):
     task = tiny("a", epochs=10)
-    job = runner.Running(task, None, task.record(tmp_path), tmp_path / "log")
+    job = runner.Running(task.progress(tmp_path), None, tmp_path, tmp_path / "log")
     assert 50 < job.seconds_left() <= 60  # the plan's minute
     save_record(task, tmp_path, 4)
     job.look()
-    assert (job.epochs, job.seconds_left()) == (4, 180.0)
+    assert (len(job.progress.epochs), job.seconds_left()) == (4, 180.0)
     limited = replace(
         task, config=replace(task.config, training=replace(task.config.training, max_minutes=2.5))
     )
-    job.run = limited
+    job.progress = limited.progress(tmp_path)
+    assert job.progress.kind == "refused"  # it is another configuration
+    job.progress = replace(job.progress, kind="cut off")
     assert job.seconds_left() == 30.0
 
 
@@ -257,15 +259,15 @@ def test_the_time_left_is_judged_by_the_epochs_so_far(tmp_path):
 def test_progress_on_a_terminal_and_in_a_file(tmp_path, monkeypatch, terminal):
     monkeypatch.setattr(watch, "HEARTBEAT", 0.0)
     task, output = tiny("a", epochs=10), io.StringIO()
-    job = runner.Running(task, None, task.record(tmp_path), tmp_path / "log")
+    job = runner.Running(task.progress(tmp_path), None, tmp_path, tmp_path / "log")
     with watch.Watch(Console(file=output, force_terminal=terminal, width=100)) as shown:
-        shown.began(task, task.progress(tmp_path))
+        shown.began(task.progress(tmp_path))
         save_record(task, tmp_path, 4)
         job.look()
         shown.tick([job])
         shown.tick([job])
         shown.live.refresh()
-        shown.ended(runner.Outcome(task, "stopped", task.progress(tmp_path)))
+        shown.ended(task.progress(tmp_path))
     text = output.getvalue()
     assert "stopped   mix-poly-5 a seed 0: 4 of 10 epochs, mse 0.5, 2 min" in text
     if terminal:
