@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from paper.markdown import fill_between, table
+from .markdown import fill_between, table
 
 BY_LSTM = "against nn.LSTM"
 HEADER = (

@@ -25,19 +25,9 @@ SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 INK = "#1a2b3c"
 _LINES = "0072b2 c44e00 00805e b04a86 1c1f23 8a6200 6a4c9c 2f8fc9 7a7f87"
 _EPOCHS = "440154 482576 414487 35608d 2a788e 21918c 22a884 44bf70 7ad151 b5d335"
-COLOURS = tuple(f"#{digits}" for digits in _LINES.split(" "))
-EPOCHS = [
-    "#440154",
-    "#482576",
-    "#414487",
-    "#35608d",
-    "#2a788e",
-    "#21918c",
-    "#22a884",
-    "#44bf70",
-    "#7ad151",
-    "#b5d335",
-]
+COLOURS, EPOCHS = (
+    tuple(f"#{digits}" for digits in palette.split()) for palette in (_LINES, _EPOCHS)
+)
 
 KINDS: dict[str, dict[str, Any]] = {
     "line": {},

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[1]
 ROOMS = ("io", "defaults", "basis", "ops", "nn", "data", "records", "training")
 FRONT = ("__init__", "cli", "__main__")
 # Beside the library, and what each of them may import.
-BESIDE = {"paper": {"paper"}, "benchmarks": {"benchmarks", "paper"}, "examples": set()}
+BESIDE = {"paper": {"paper", "benchmarks"}, "benchmarks": {"benchmarks"}, "examples": set()}
 
 
 def modules() -> dict[str, Path]:

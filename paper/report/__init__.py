@@ -6,11 +6,10 @@ from pathlib import Path
 
 from torchfru.io import write_atomically
 
-from .html import to_html
-from .markdown import BEGIN, fill_readme, to_markdown
 from .page import Report
 from .reading import read_library
 from .records import Library
+from .render import BEGIN, fill_readme, to_html, to_markdown
 
 __all__ = ["BEGIN", "Library", "build_report", "read_library", "write_report"]
 

@@ -13,7 +13,7 @@ from typing import Literal
 
 from ..experiments import frequency_name
 from ..published import ACCURACY
-from .names import label
+from .content import label
 from .records import Group, Library
 
 Judgement = Literal["contradicted", "holds in part", "holds", "open"]
@@ -54,7 +54,12 @@ def _verdict(cases: Iterable[bool | None]) -> Judgement:
 def _mixtures(library: Library, suffix: str) -> Cases:
     cases, found = [], []
     for experiment in MIXTURES:
-        means = _complete_means(library, experiment, suffix)
+        means = {}
+        for model in ("rnn", "lstm", "sru", "fru"):
+            group = library.group(experiment, model + suffix)
+            mean = group.mean("test_mse")
+            if mean is not None and group.comparable:
+                means[model] = mean
         fru = means.pop("fru", None)
         if fru is None or len(means) < 3:
             continue
@@ -64,21 +69,10 @@ def _mixtures(library: Library, suffix: str) -> Cases:
     return cases, "; ".join(found)
 
 
-def _complete_means(library: Library, experiment: str, suffix: str) -> dict[str, float]:
-    means = {}
-    for model in ("rnn", "lstm", "sru", "fru"):
-        group = library.group(experiment, model + suffix)
-        mean = group.mean("test_mse")
-        if mean is not None and group.comparable:
-            means[model] = mean
-    return means
-
-
 def _half_of_sru(library: Library) -> Cases:
-    fru, sru = (library.group("mix-poly-5", model).records for model in ("fru", "sru"))
-    if not (fru and sru):
+    ours, theirs = (library.group("mix-poly-5", model).parameters for model in ("fru", "sru"))
+    if not (ours and theirs):
         return [], ""
-    ours, theirs = fru[0].run.parameters, sru[0].run.parameters
     return [0.4 <= ours / theirs <= 0.6], f"{ours:,} of {theirs:,}, {ours / theirs:.2f}"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -62,21 +63,28 @@ class Report:
     @property
     def provenance(self) -> str:
         """Where the numbers come from, without a date."""
-        records: list[RunResult | Measurement] = [
-            *(record.run for record in self.library.runs),
-            *self.measurements,
-        ]
+        runs: list[RunResult | Measurement] = [record.run for record in self.library.runs]
+        records = [*runs, *self.library.measurements.values()]
         torch = _common(str(record.versions.get("torch")) for record in records)
         cpus = _common(str(record.hardware.get("cpu")) for record in records)
         commits = _common(str(record.commit or "no commit")[:7] for record in records)
         return f"Records: {len(records)}; torch {torch}; {cpus}; commits {commits}."
 
     @property
-    def measurements(self) -> list[Measurement]:
-        return list(self.library.measurements.values())
+    def appendix(self) -> dict[str, dict[str, dict[str, str]]]:
+        """By model, by measurement and by sweep: the records, each with its facts."""
+        found: dict[str, dict[str, dict[str, str]]] = {}
+        for record in self.library.runs:
+            group = f"{record.run.experiment}/{record.run.model}"
+            found.setdefault(group, {})[record.name] = run_facts(record)
+        for name, measurement in self.library.measurements.items():
+            found[name] = {f"{name}.json": measurement_facts(measurement)}
+        for sweep in self.library.sweeps:
+            found[f"{sweep.name}.json"] = {sweep.name: sweep_facts(sweep)}
+        return dict(sorted(found.items()))
 
 
-def _common(values: Any) -> str:
+def _common(values: Iterable[str]) -> str:
     """The values, the most frequent first."""
     return ", ".join(value for value, _ in Counter(values).most_common())
 
@@ -84,25 +92,28 @@ def _common(values: Any) -> str:
 def run_facts(record: Record) -> dict[str, str]:
     """The facts of a record, by name."""
     run = record.run
-    measures = {name: value for name, value in run.last.items() if name not in ("epoch", "seconds")}
+    measures = {
+        name: "not finite" if value is None else f"{value:.4g}"
+        for name, value in run.last.items()
+        if name not in ("epoch", "seconds")
+    }
     return {
         "status": "diverged" if run.diverged else run.status,
         "epochs": record.progress,
-        "last epoch": _listed({name: _short(value) for name, value in measures.items()}),
+        "last epoch": _listed(measures),
         "seconds": _listed({"in all": run.seconds, **run.split}),
         "variables": f"{run.parameters:,}",
         "settings": _listed(_settings(record)),
         "other than the experiment's": "; ".join(record.changes) or "nothing",
-        **_origin(run.commit, run.versions, run.hardware, run.data),
+        **_origin(run),
     }
 
 
 def measurement_facts(measurement: Measurement) -> dict[str, str]:
     """The plain numbers of a measurement without training, and their origin."""
     plain = {k: v for k, v in measurement.values.items() if isinstance(v, int | float | str)}
-    origin = measurement.commit, measurement.versions, measurement.hardware, measurement.data
     seconds = f"{measurement.seconds:.1f}"
-    return {"values": _listed(plain), "seconds": seconds, **_origin(*origin)}
+    return {"values": _listed(plain), "seconds": seconds, **_origin(measurement)}
 
 
 def sweep_facts(sweep: Sweep) -> dict[str, str]:
@@ -112,14 +123,12 @@ def sweep_facts(sweep: Sweep) -> dict[str, str]:
     return {"points": "; ".join(points), "other than the experiment's": own}
 
 
-def _origin(
-    commit: str | None, versions: dict[str, str], hardware: dict[str, Any], data: dict[str, str]
-) -> dict[str, str]:
+def _origin(record: RunResult | Measurement) -> dict[str, str]:
     return {
-        "commit": commit or "none",
-        "versions": _listed(versions),
-        "hardware": _listed(hardware),
-        "SHA-256 of the data": _listed(data),
+        "commit": record.commit or "none",
+        "versions": _listed(record.versions),
+        "hardware": _listed(record.hardware),
+        "SHA-256 of the data": _listed(record.data),
     }
 
 
@@ -133,9 +142,5 @@ def _settings(record: Record) -> dict[str, Any]:
     }
 
 
-def _listed(values: dict[str, Any]) -> str:
+def _listed(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{key} {value}" for key, value in values.items())
-
-
-def _short(value: Any) -> str:
-    return "not finite" if value is None else f"{value:.4g}"

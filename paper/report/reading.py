@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import json
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from torchfru.io import printable
+from torchfru.io import fits, printable
 from torchfru.records import RunResult, SweepResult, iter_records, iter_sweeps
 from torchfru.training.config import RunConfig
 
 from ..experiments import EXPERIMENTS
 from ..measurement import Measurement
 from ..plan import MEASUREMENTS
-from .records import NORMS, NUMBERS, Library, Record, Sweep
+from .records import NORMS, Library, Record, Sweep
 
 T = TypeVar("T")
 
@@ -68,26 +69,28 @@ def _read_run(path: Path) -> Record:
         )
     with _shape(path, "run record"):
         config = RunConfig.from_dict(run.config)
-        _require_numbers(epoch["epoch"] for epoch in run.epochs)
+        _require([epoch["epoch"] for epoch in run.epochs], list[float])
         for probe in run.measurements.get("gradients", []):
-            _require_numbers([probe["epoch"], *probe["step"]])
+            _require(probe["epoch"], float)
+            _require(probe["step"], list[float])
             for norm in NORMS:
-                _require_curve(probe[norm], probe["step"])
+                _require(probe[norm], list[float | None], len(probe["step"]))
     return Record(name, run, config)
 
 
 def _read_measurement(path: Path) -> Measurement:
     found = Measurement.load(path)
     with _shape(path, "measurement"):
-        if found.name == "fits":
-            _require_numbers([found.values["start"], *found.values["series"]])
-            for fits in found.values["fits"].values():
-                for terms in found.values["terms"]:
-                    fit = fits[str(terms)]
-                    _require_numbers([fit["rmse"], fit["largest_coefficient"]])
-                    _require_curve(fit["curve"], found.values["series"])
-        else:
-            _require_numbers(found.values.values())
+        if found.name != "fits":
+            _require(found.values, dict[str, float])
+            return found
+        _require(found.values["start"], float)
+        _require(found.values["series"], list[float])
+        for family in found.values["fits"].values():
+            for terms in found.values["terms"]:
+                fit = family[str(terms)]
+                _require([fit["rmse"], fit["largest_coefficient"]], list[float])
+                _require(fit["curve"], list[float], len(found.values["series"]))
     return found
 
 
@@ -96,8 +99,7 @@ def _read_sweep(path: Path) -> Sweep:
     with _shape(path, "sweep"):
         config = RunConfig.from_dict(found.config)
         for point in found.points:
-            _require_numbers([point["lr"], point["lr_decay"]])
-            _require_numbers([] if point["score"] is None else [point["score"]])
+            _require([point["lr"], point["lr_decay"], point["score"] or 0.0], list[float])
     return Sweep(_name(path), found, config)
 
 
@@ -111,13 +113,8 @@ def _shape(path: Path, what: str) -> Iterator[None]:
         raise ValueError(f"{path} is not a {what}: {problem}") from None
 
 
-def _require_numbers(values: Iterable[Any]) -> None:
-    for value in values:
-        if not isinstance(value, NUMBERS):
-            raise ValueError(f"{value!r} is not a number")
-
-
-def _require_curve(values: list[Any], steps: list[Any]) -> None:
-    _require_numbers(value for value in values if value is not None)
-    if len(values) != len(steps):
-        raise ValueError(f"a curve has {len(values)} values for {len(steps)} steps")
+def _require(value: Any, hint: Any, length: int | None = None) -> None:
+    if not fits(value, hint):
+        raise ValueError(f"{json.dumps(value)[:40]} holds what is no number")
+    if length is not None and len(value) != length:
+        raise ValueError(f"a curve has {len(value)} values for {length} steps")

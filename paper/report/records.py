@@ -83,6 +83,11 @@ class Group:
         return f"{self.experiment}/{self.model}"
 
     @property
+    def parameters(self) -> int:
+        """Number of trainable parameters; 0 where there are no runs."""
+        return self.records[0].run.parameters if self.records else 0
+
+    @property
     def usable(self) -> list[Record]:
         return [record for record in self.records if record.usable]
 

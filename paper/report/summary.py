@@ -7,9 +7,9 @@ from typing import get_args
 
 from ..published import ACCURACY
 from .claims import Claim, Judgement
-from .names import label
+from .content import label
 from .records import Library, Status
-from .sections.mixtures import not_below_the_line
+from .sections import not_below_the_line
 
 CLOSE = 0.5  # points of a percent
 

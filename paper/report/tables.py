@@ -7,123 +7,125 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..experiments import EXPERIMENTS
-from ..published import ACCURACY, PublishedTable
-from .content import EMPTY, Cell, Link, Table
-from .names import label
+from ..published import ACCURACY, Published, PublishedTable
+from .content import EMPTY, Cell, Link, Table, label
 from .records import NUMBERS, Group, Library, Sweep, told_differences
 
 
 @dataclass(frozen=True)
+class Measure:
+    """A measure of an epoch: its key in the record, and how tables and figures show it."""
+
+    key: str
+    heading: str
+    form: str
+    axis: str
+    scale: str = "linear"
+
+
+PERCENT = Measure("test_accuracy", "accuracy, %", ".2f", "test accuracy, %")
+MSE = Measure("test_mse", "test MSE", ".2e", "test mean squared error", "log")
+
+
+@dataclass(frozen=True)
 class Column:
-    """A heading, and what stands under it for a model's runs."""
+    """A heading, and what stands under it for a model's runs; nothing is shown as a dash."""
 
     heading: str
-    cell: Callable[[Group], Cell]
+    cell: Callable[[Group], Cell | None]
 
 
 def runs_table(caption: str, groups: dict[str, Group], columns: Sequence[Column]) -> Table:
     """A row for each label and its runs: the given columns, and how the runs went."""
     every = [*columns, SEEDS, DIVERGED, EPOCHS, MINUTES, REMARKS]
-    rows = [(name, *(column.cell(group) for column in every)) for name, group in groups.items()]
+    rows = [(name, *cells(group, every)) for name, group in groups.items()]
     header = ("model", *(column.heading for column in every))
     return Table(caption, header, rows, text_from=len(header) - 1)
 
 
-def result(heading: str, measure: str, form: str) -> Column:
+def cells(group: Group, columns: Sequence[Column]) -> tuple[Cell, ...]:
+    found = (column.cell(group) for column in columns)
+    return tuple(EMPTY if cell is None else cell for cell in found)
+
+
+def result(measure: Measure, heading: str = "") -> Column:
     """Mean and standard deviation over the seeds of the last epoch's measure."""
 
-    def cell(group: Group) -> Cell:
-        values = group.last(measure)
+    def cell(group: Group) -> Cell | None:
+        values = group.last(measure.key)
         if not values:
-            return "diverged" if group.diverged else EMPTY
-        text = f"{statistics.fmean(values):{form}}"
+            return "diverged" if group.diverged else None
+        text = f"{statistics.fmean(values):{measure.form}}"
         if len(values) > 1:
-            text += f" ± {statistics.stdev(values):{form}}"
+            text += f" ± {statistics.stdev(values):{measure.form}}"
         return (Link(text, group.name, is_file=False),)
 
-    return Column(heading, cell)
+    return Column(heading or measure.heading, cell)
 
 
-def each_seed(measure: str, form: str) -> Column:
+def each_seed(measure: Measure) -> Column:
     """The measure of every run, where there are several: a mean hides that some fail."""
 
-    def cell(group: Group) -> Cell:
-        found = [(record.name, record.run.last.get(measure)) for record in group.usable]
-        links = [Link(f"{v:{form}}", name) for name, v in found if isinstance(v, NUMBERS)]
-        return tuple(links) if len(links) > 1 else EMPTY
+    def cell(group: Group) -> Cell | None:
+        found = [(record.name, record.run.last.get(measure.key)) for record in group.usable]
+        links = [Link(f"{v:{measure.form}}", name) for name, v in found if isinstance(v, NUMBERS)]
+        return tuple(links) if len(links) > 1 else None
 
     return Column("each seed", cell)
 
 
-def parameters() -> Column:
-    return Column("variables", lambda g: f"{g.records[0].run.parameters:,}" if g.records else EMPTY)
+def against(heading: str, measure: Measure, level: float | None) -> Column:
+    """The mean as a multiple of a level."""
+
+    def cell(group: Group) -> Cell | None:
+        mean = group.mean(measure.key)
+        return None if mean is None or not level else f"{mean / level:.3g}"
+
+    return Column(heading, cell)
 
 
-def published(table: PublishedTable) -> tuple[Column, ...]:
-    """The paper's accuracy, and how far ours is from it, in points of a percent."""
+# Beside the paper -------------------------------------------------------------------------------
 
-    def paper(group: Group) -> Cell:
-        row = table.row(group.model)
-        return EMPTY if row is None else f"{row.accuracy:.2f}"
 
-    def difference(group: Group) -> Cell:
+def published(table: PublishedTable, lstm: Group) -> tuple[Column, ...]:
+    """Accuracy, variables and their ratio to LSTM's: the paper's and ours, side by side."""
+
+    def paper(heading: str, show: Callable[[Published], str | None]) -> Column:
+        return Column(heading, lambda g: show(row) if (row := table.row(g.model)) else None)
+
+    def difference(group: Group) -> Cell | None:
         row, ours = table.row(group.model), group.mean("test_accuracy")
         if row is None or ours is None:
-            return EMPTY
-        mark = "*" if group.status == "shorter" else ""
-        return f"{ours - row.accuracy:+.2f}{mark}"
+            return None
+        return f"{ours - row.accuracy:+.2f}{'*' if group.status == 'shorter' else ''}"
 
-    ours = result("ours, %", "test_accuracy", ".2f")
-    return Column("paper, %", paper), ours, Column("difference", difference)
+    def ratio(group: Group) -> Cell | None:
+        both = group.parameters and lstm.parameters
+        return f"{group.parameters / lstm.parameters:.2f}" if both else None
+
+    return (
+        paper("paper, %", lambda row: f"{row.accuracy:.2f}"),
+        result(PERCENT, "ours, %"),
+        Column("difference", difference),
+        VARIABLES,
+        paper("the paper's", lambda row: f"{row.variables}K" if row.variables else None),
+        Column("of LSTM's", ratio),
+        paper("in the paper", lambda row: f"{row.ratio:.2f}" if row.ratio else None),
+    )
 
 
 def comparable_table(library: Library) -> Table:
     """The accuracies that can be held against the paper's, with the authors' settings or tuned."""
     rows: list[tuple[Cell, ...]] = []
-    ours, (seeds, variables) = result("", "test_accuracy", ".2f"), (SEEDS, parameters())
     for experiment, table in ACCURACY.items():
         for model in dict.fromkeys([*table.rows, *library.models(experiment)]):
-            group, published = library.group(experiment, model), table.row(model)
-            if published is not None and group.comparable:
-                cells = ours.cell(group), f"{published.accuracy:.2f}", variables.cell(group)
-                rows.append((f"{table.title}: {label(model)}", *cells, seeds.cell(group)))
+            group, row = library.group(experiment, model), table.row(model)
+            if row is not None and group.comparable:
+                ours, *rest = cells(group, (result(PERCENT), VARIABLES, SEEDS))
+                rows.append((f"{table.title}: {label(model)}", ours, f"{row.accuracy:.2f}", *rest))
     header = ("task: model", "ours, %", "paper, %", "parameters", "seeds")
     caption = "Test accuracy after the last epoch: mean ± standard deviation over seeds"
     return Table(caption, header, rows)
-
-
-def sizes(table: PublishedTable, lstm: Group) -> tuple[Column, ...]:
-    """Variables and their ratio to LSTM's, ours and the paper's."""
-
-    def paper_variables(group: Group) -> Cell:
-        row = table.row(group.model)
-        return EMPTY if row is None or row.variables is None else f"{row.variables}K"
-
-    def paper_ratio(group: Group) -> Cell:
-        row = table.row(group.model)
-        return EMPTY if row is None or row.ratio is None else f"{row.ratio:.2f}"
-
-    def ratio(group: Group) -> Cell:
-        if not (group.records and lstm.records):
-            return EMPTY
-        return f"{group.records[0].run.parameters / lstm.records[0].run.parameters:.2f}"
-
-    return (
-        parameters(),
-        Column("the paper's", paper_variables),
-        Column("of LSTM's", ratio),
-        Column("in the paper", paper_ratio),
-    )
-
-
-def against(heading: str, measure: str, level: float | None) -> Column:
-    """The mean as a multiple of a level."""
-
-    def cell(group: Group) -> Cell:
-        mean = group.mean(measure)
-        return EMPTY if mean is None or not level else f"{mean / level:.3g}"
-
-    return Column(heading, cell)
 
 
 def tried_table(sweeps: Sequence[Sweep], form: str) -> list[Table]:
@@ -156,22 +158,21 @@ def tried_table(sweeps: Sequence[Sweep], form: str) -> list[Table]:
     return [Table(caption, header, rows, text_from=len(header) - 1)] if rows else []
 
 
-def _seeds(group: Group) -> Cell:
-    return tuple(Link(str(record.run.seed), record.name) for record in group.records) or EMPTY
+# How the runs went ------------------------------------------------------------------------------
 
 
-def _epochs(group: Group) -> Cell:
+def _epochs(group: Group) -> Cell | None:
     done = sorted({len(record.run.epochs) for record in group.usable})
     if not done:
-        return EMPTY
+        return None
     planned = max(record.config.training.epochs for record in group.usable)
     several = f"{done[0]} to {done[-1]}" if len(done) > 1 else f"{done[0]}"
     return f"{several} of {planned}"
 
 
-def _minutes(group: Group) -> Cell:
+def _minutes(group: Group) -> Cell | None:
     times = [record.run.seconds / 60 for record in group.usable]
-    return f"{statistics.fmean(times):.1f}" if times else EMPTY
+    return f"{statistics.fmean(times):.1f}" if times else None
 
 
 def _remarks(group: Group) -> Cell:
@@ -195,8 +196,9 @@ def _tuned(group: Group) -> list[str]:
     return [f"not the authors': {', '.join(told_differences(models[group.model], models[plain]))}"]
 
 
-SEEDS = Column("seeds", _seeds)
-DIVERGED = Column("diverged", lambda group: f"{len(group.diverged)}" if group.records else EMPTY)
+VARIABLES = Column("variables", lambda g: f"{g.parameters:,}" if g.parameters else None)
+SEEDS = Column("seeds", lambda g: tuple(Link(str(r.run.seed), r.name) for r in g.records) or None)
+DIVERGED = Column("diverged", lambda g: f"{len(g.diverged)}" if g.records else None)
 EPOCHS = Column("epochs", _epochs)
 MINUTES = Column("minutes", _minutes)
 REMARKS = Column("remarks", _remarks)

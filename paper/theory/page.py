@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..markdown import escaped, fill_between, table
+from benchmarks.markdown import escaped, fill_between, table
 
 WIDTH = 99
 

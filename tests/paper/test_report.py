@@ -14,9 +14,9 @@ from paper.experiments import EXPERIMENTS
 from paper.plan import MEASUREMENTS, PLAN
 from paper.report import build_report, read_library
 from paper.report.content import Table
-from paper.report.markdown import fill_readme, to_markdown
 from paper.report.page import Report
-from paper.report.sections.curves import curves
+from paper.report.parts import curves
+from paper.report.render import fill_readme, to_markdown
 from torchfru.records import sweep_path
 
 ROOT = Path(__file__).parents[2]

@@ -206,7 +206,8 @@ import sys, time
 from pathlib import Path
 sys.path[:0] = [sys.argv[1], str(Path(sys.argv[1]).parent)]
 from test_reproduce import Runner, tiny
-show = lambda running: [print(job.process.pid, flush=True) for job in running if job.progress.epochs]
+pids = lambda running: [job.process.pid for job in running if job.progress.epochs]
+show = lambda running: [print(pid, flush=True) for pid in pids(running)]
 Runner([tiny(epochs=1_000_000)], Path(sys.argv[2]), tick=show).run()
 """
 

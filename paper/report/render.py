@@ -1,15 +1,47 @@
-"""The report as Markdown: its text and tables; and the table of the README."""
+"""The report as one HTML page that needs no network, as Markdown, and as the README's table."""
 
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
-from ..markdown import escaped, fill_between, marks
-from ..markdown import table as markdown_table
+from benchmarks.markdown import escaped, fill_between, marks
+from benchmarks.markdown import table as markdown_table
+
+from ..plots import draw
 from .content import Cell, Section, Table
 from .page import READING, Report
 from .tables import comparable_table
+
+
+def to_html(report: Report) -> str:
+    """The page. Jinja escapes all that comes from a record; drawings alone are taken as is."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+    environment = Environment(
+        loader=PackageLoader(__name__.rpartition(".")[0], "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"anchor": anchor, "draw": lambda *args: Markup(draw(*args))}
+    template = environment.get_template("page.html")
+    return template.render(report=report, reading=READING)
+
+
+def anchor(name: str) -> str:
+    """The id of a record on the page.
+
+    >>> anchor("imdb/fru-5-10-seed0")
+    'record-imdb-fru-5-10-seed0'
+    """
+    return f"record-{re.sub(r'[^A-Za-z0-9.-]', '-', name)}"
+
+
+# Markdown ----------------------------------------------------------------------------------------
 
 BEGIN, _ = marks("results")
 

@@ -1,4 +1,4 @@
-"""Curves and figures out of groups of runs."""
+"""Parts of sections out of groups of runs: curves, and a table beside its panel."""
 
 from __future__ import annotations
 
@@ -6,18 +6,35 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean
 
-from ...plots import Curve, Panel
-from ..content import Figure
-from ..records import Group
+from ..plots import Curve, Panel
+from .content import Figure, Table
+from .records import Group
+from .tables import Column, Measure, result, runs_table
 
 Points = Sequence[tuple[int, float, float]]  # (epoch, minutes so far, measure)
+Groups = dict[str, tuple[Group, int]]  # by label: the runs, and their place in the palette
 SPREAD = "the mean over seeds, shaded from the lowest to the highest"
-MSE, ACCURACY_NAME = "test mean squared error", "test accuracy, %"
 
 
-def curves(
-    groups: dict[str, tuple[Group, int]], measure: str, by_time: bool = False
-) -> list[Curve]:
+def plain(groups: Groups) -> dict[str, Group]:
+    """The groups alone, for a table."""
+    return {name: group for name, (group, _) in groups.items()}
+
+
+def comparison(
+    title: str,
+    groups: Groups,
+    measure: Measure,
+    columns: Sequence[Column] = (),
+    levels: dict[str, float] | None = None,
+) -> tuple[Table, Panel]:
+    """The last epoch's measure of some models as a table, and every epoch's as a panel."""
+    table = runs_table(title, plain(groups), [result(measure), *columns])
+    drawn = curves(groups, measure.key)
+    return table, Panel(title, "epoch", measure.axis, drawn, levels or {}, yscale=measure.scale)
+
+
+def curves(groups: Groups, measure: str, by_time: bool = False) -> list[Curve]:
     """A group's runs as one curve; those that do not count as one each, fainter."""
     found: list[Curve] = []
     for name, (group, place) in groups.items():
@@ -44,7 +61,7 @@ def _mean(name: str, runs: list[Points], place: int, by_time: bool) -> list[Curv
     return [Curve(name, x, [fmean(row) for row in values], place, band=band)]
 
 
-def figure(name: str, caption: str, panels: list[Panel]) -> list[Figure]:
+def figure(name: str, caption: str, panels: Sequence[Panel]) -> list[Figure]:
     """The figure, or none where there is nothing to draw."""
     drawn = [panel for panel in panels if panel.curves]
     return [Figure(name, caption, drawn)] if drawn else []
