@@ -25,7 +25,7 @@ from torchfru.basis import BASES
 from torchfru.data import SequenceData, load, temperature
 
 from . import experiments
-from .measurement import Measurement
+from .plan import Measurement
 
 Array = NDArray[np.float64]
 

@@ -7,16 +7,15 @@ has no record yet, an estimate. All of it takes two such cores about 22 hours.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from torchfru.io import did_you_mean
-from torchfru.records import RunResult, checkpoint_folder, record_path
+from torchfru.records import JsonFile, RunResult, checkpoint_folder, record_path
 from torchfru.training.config import RunConfig
 
 from .experiments import BASES, EXPERIMENTS
-from .measurement import Measurement, measurement_path
 
 Kind = Literal["finished", "cut off", "missing", "refused", "failed", "busy"]
 
@@ -29,6 +28,26 @@ SHARED_RUNS = {
     ("bases", "mix-poly-5-fourier"): ("mix-poly-5", "fru"),
     ("frequencies", "steps784-60-0.25-784"): ("pixel-mnist", "fru-60-10"),
 }
+
+
+@dataclass
+class Measurement(JsonFile):
+    """A measurement without training: its numbers and their origin."""
+
+    kind: ClassVar = "measurement"
+    experiment: str
+    name: str
+    values: dict[str, Any]
+    seconds: float = 0.0
+    commit: str | None = None
+    versions: dict[str, str] = field(default_factory=dict)
+    data: dict[str, str] = field(default_factory=dict)  # checksums
+    hardware: dict[str, Any] = field(default_factory=dict)
+
+
+def measurement_path(results: Path, experiment: str, name: str) -> Path:
+    """Where a measurement without training is: ``results/<experiment>/<name>.json``."""
+    return results / experiment / f"{name}.json"
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from paper.experiments import EXPERIMENTS
-from paper.measurement import Measurement
-from paper.plan import MEASUREMENTS, PLAN
+from paper.plan import MEASUREMENTS, PLAN, Measurement
 from torchfru.records import RunResult, SweepResult, record_path, sweep_path
 from torchfru.training import override
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from paper.measurement import Measurement, measurement_path
+from paper.plan import Measurement, measurement_path
 from torchfru.records import (
     RunResult,
     checkpoint_folder,

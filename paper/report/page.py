@@ -12,7 +12,7 @@ from torchfru.defaults import layers_with
 from torchfru.records import RunResult
 from torchfru.training.config import flat
 
-from ..measurement import Measurement
+from ..plan import Measurement
 from .claims import Claim, judge
 from .content import EMPTY, Section, Table
 from .records import Library, Record, Sweep

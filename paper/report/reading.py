@@ -13,8 +13,7 @@ from torchfru.records import RunResult, SweepResult, iter_records, iter_sweeps
 from torchfru.training.config import RunConfig
 
 from ..experiments import EXPERIMENTS
-from ..measurement import Measurement
-from ..plan import MEASUREMENTS
+from ..plan import MEASUREMENTS, Measurement
 from .records import NORMS, Library, Record, Sweep
 
 T = TypeVar("T")

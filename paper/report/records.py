@@ -12,8 +12,7 @@ from torchfru.records import RunResult, SweepResult
 from torchfru.training.config import RunConfig, differences
 
 from ..experiments import EXPERIMENTS
-from ..measurement import Measurement
-from ..plan import MEASUREMENTS, PLAN, SHARED_RUNS, Planned
+from ..plan import MEASUREMENTS, PLAN, SHARED_RUNS, Measurement, Planned
 
 Status = Literal["comparable", "shorter", "changed", "diverged", "missing"]
 NUMBERS = (int, float)
