@@ -21,6 +21,7 @@ Kind = Literal["finished", "cut off", "missing", "refused", "failed", "busy"]
 
 SYNTHETIC = ("mix-poly-5", "mix-sin", "mix-poly-10", "mix-poly-15")
 MNIST = ("pixel-mnist", "permuted-mnist")
+SHORT_MNIST = ("pixel-mnist-196", "permuted-mnist-196")
 
 # A run of two experiments is trained once, in the one on the right.
 SHARED_RUNS = {
@@ -239,7 +240,36 @@ _LONG_SEEDS = (
     *_runs("frequencies", _frequencies(784, 22), seeds=(1, 2)),
 )
 
-PLAN: tuple[Planned, ...] = (*_FIRST, *_TUNED, *_TABLES, *_SEEDS, *_REST, *_LONG_SEEDS)
+# The recipe, and the protocol of 196 steps, in which every baseline is trained to the end.
+_RECIPE_MEMORY: dict[str, float] = {
+    name: 8 for name in EXPERIMENTS["memory"] if name.endswith("-recipe")
+}
+_RECIPE = (
+    *_runs(MNIST, {"fru-recipe": 12}, seeds=(0, 1, 2)),
+    *_runs("imdb", {"fru-recipe": 3}, seeds=(0, 1, 2)),
+    *_runs(SYNTHETIC, {"fru-recipe": 4}, seeds=(0, 1, 2)),
+    *_runs("memory", _RECIPE_MEMORY, seeds=(0, 1, 2)),
+    *_runs(SYNTHETIC, {"lstm-recipe": 10, "sru-recipe": 15}),
+)
+_SHORT = tuple(name for name in SHORT_MNIST if name in EXPERIMENTS)
+_SHORT_MINUTES: dict[str, float] = {"fru": 3, "fru-recipe": 4}
+_OTHERS = {name: dict.fromkeys(EXPERIMENTS[name].keys() - _SHORT_MINUTES, 25.0) for name in _SHORT}
+_SHORTER = (
+    *_runs(_SHORT, _SHORT_MINUTES, seeds=(0, 1, 2)),
+    *(run for name in _SHORT for run in _runs(name, dict(sorted(_OTHERS[name].items())))),
+    *_runs("ablation", dict.fromkeys(EXPERIMENTS.get("ablation", {}), 4.0)),
+)
+
+PLAN: tuple[Planned, ...] = (
+    *_FIRST,
+    *_TUNED,
+    *_RECIPE,
+    *_TABLES,
+    *_SEEDS,
+    *_SHORTER,
+    *_REST,
+    *_LONG_SEEDS,
+)
 
 # Measurements without training: seconds each.
 MEASUREMENTS: tuple[Planned, ...] = (

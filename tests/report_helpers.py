@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from paper.experiments import EXPERIMENTS
 from paper.plan import MEASUREMENTS, PLAN, Measurement
 from torchfru.records import RunResult, SweepResult, record_path, sweep_path
 from torchfru.training import override
+from torchfru.training.config import RunConfig
 
 LEVELS = {"rnn": 40.0, "lstm": 90.0, "gru": 91.0, "sru": 92.0, "fru": 96.0}
 ORIGIN: dict[str, Any] = {
@@ -30,7 +32,7 @@ def make_run(
     **changes: Any,
 ) -> RunResult:
     """A finished run whose measure goes to ``final``; ``epochs`` ends it early."""
-    config = EXPERIMENTS[experiment][model]
+    config = config_of(experiment, model)
     accuracy = config.data.name in ("pixel-mnist", "permuted-mnist", "imdb", "copy")
     level = LEVELS[config.model.layer] + seed if final is None else final
     done = config.training.epochs if epochs is None else epochs
@@ -41,6 +43,9 @@ def make_run(
         else {"test_mse": (final or 1 / level**2) * (1 + part)}
         for part in rest
     ]
+    if values and not accuracy:
+        for value in values:  # nearly all of it at the first step
+            value["test_mse_after_first"] = value["test_mse"] / 100
     if values:
         name = "test_accuracy" if accuracy else "test_mse"
         values[-1][name] = level if accuracy else final or 1 / level**2
@@ -56,6 +61,18 @@ def make_run(
         **changes,
     }
     return RunResult(experiment, model, seed, config.to_dict(), 1000 + len(model), **record)
+
+
+def config_of(experiment: str, model: str) -> RunConfig:
+    """Its settings; for one of the 196 steps or of the ablation those of a model like it."""
+    if model in EXPERIMENTS.get(experiment, {}):
+        return EXPERIMENTS[experiment][model]
+    if experiment == "ablation":
+        task = next(t for t in ("permuted", "pixel", "mix-poly-5") if model.startswith(t))
+        return EXPERIMENTS[task if task in EXPERIMENTS else f"{task}-mnist"]["fru-recipe"]
+    layer = model.removesuffix("-recipe")
+    own = EXPERIMENTS[experiment.removesuffix("-196")][layer]
+    return replace(own, training=replace(own.training, epochs=30, max_minutes=None))
 
 
 def gradients(layer: str) -> list[dict[str, Any]]:
@@ -95,6 +112,29 @@ def make_sweep(experiment: str, model: str, *points: tuple[float, float | None])
 def save(results: Path, *runs: RunResult) -> None:
     for run in runs:
         run.save(record_path(results, run.experiment, run.model, run.seed))
+
+
+def make_beyond(results: Path) -> None:
+    """The recipe's records, those of 196 steps, and an ablation."""
+    finals = {"permuted-mnist": 98.45, "pixel-mnist": 99.2, "imdb": 88.5}
+    for experiment, final in finals.items():
+        seeds = (make_run(experiment, "fru-recipe", k, final=final + 0.01 * k) for k in range(3))
+        save(results, *seeds)
+    for experiment in ("mix-sin", "mix-poly-5", "mix-poly-10", "mix-poly-15"):
+        for model, final in {"fru": 1e-6, "lstm": 2e-6, "sru": 5e-7}.items():
+            save(results, make_run(experiment, f"{model}-recipe", final=final))
+        make_measurement(experiment, "simple").save(results / experiment / "simple.json")
+    memory = {"adding-10000": 1e-4, "copy-1000": 100.0, "copy-10000": 99.0}
+    for name, final in memory.items():
+        save(results, make_run("memory", f"{name}-fru-recipe", final=final))
+    for experiment in ("pixel-mnist-196", "permuted-mnist-196"):
+        levels = {"rnn": 60.0, "lstm": 97.5, "gru": 97.8, "sru": 96.0, "fru": 98.0}
+        levels |= {"lstm-recipe": 98.2, "gru-recipe": 98.3, "fru-recipe": 98.9}
+        save(results, *(make_run(experiment, m, final=level) for m, level in levels.items()))
+    for task, final in {"permuted": 98.0, "pixel": 99.0, "mix-poly-5": 1e-6}.items():
+        save(results, make_run("ablation", f"{task}-full", final=final, epochs=10))
+        worse = final - 1 if final > 1 else 3 * final
+        save(results, make_run("ablation", f"{task}-window", final=worse, epochs=10))
 
 
 def make_results(results: Path) -> None:

@@ -12,7 +12,6 @@ from itertools import pairwise
 from typing import Literal
 
 from ..experiments import frequency_name
-from ..published import ACCURACY
 from .content import label
 from .records import Group, Library
 
@@ -36,8 +35,10 @@ class Claim:
 def judge(library: Library) -> list[Claim]:
     """Every claim with its verdict, in the order of the report."""
     claims = []
-    for section, sentence, reading, count in CLAIMS:
+    for section, sentence, reading, count in (*CLAIMS, *SHORT_CLAIMS):
         cases, found = count(library)
+        if section == "mnist-196" and not found:
+            continue
         claims.append(Claim(section, sentence, reading, _verdict(cases), found))
     return claims
 
@@ -119,11 +120,16 @@ def _fast(library: Library) -> Cases:
     return [accuracy > 97.5 for accuracy in best], ", ".join(f"{value:.2f} %" for value in best)
 
 
-def _faster_than_lstm(library: Library) -> Cases:
-    fru, lstm = (_epoch_of(library.group("pixel-mnist", m), 97.0) for m in ("fru-60-10", "lstm"))
-    case = None if fru is None or lstm is None else _earlier(fru, lstm)
-    parts = zip(("FRU 60,10", "LSTM"), (fru, lstm), strict=True)
-    return [case], ", ".join(f"{name} {_reached(when)}" for name, when in parts if when)
+def _fastest(library: Library, experiment: str, fru: str, others: tuple[str, ...]) -> Cases:
+    """That FRU reaches 97 % in fewer epochs than each of the others."""
+    models = (fru, *others)
+    reached = {m: _epoch_of(library.group(experiment, m), 97.0) for m in models}
+    found = {model: when for model, when in reached.items() if when is not None}
+    cases = [
+        _earlier(found[fru], found[other]) if fru in found and other in found else None
+        for other in others
+    ]
+    return cases, ", ".join(f"{label(model)} {_reached(when)}" for model, when in found.items())
 
 
 def _epoch_of(group: Group, accuracy: float) -> tuple[int | None, int] | None:
@@ -160,9 +166,9 @@ def _fails(library: Library, experiment: str, limit: float) -> Cases:
     return [not passed if judged else None], f"{mean:.2f} % after {group.epochs} epochs"
 
 
-def _best(library: Library, experiment: str, models: set[str]) -> Cases:
-    """That the given models end above all others of the paper's table."""
-    groups = {model: library.group(experiment, model) for model in ACCURACY[experiment].rows}
+def _best(library: Library, experiment: str, models: set[str], others: Iterable[str]) -> Cases:
+    """That the given models end above all others."""
+    groups = {model: library.group(experiment, model) for model in (*models, *others)}
     means = {model: group.mean("test_accuracy") for model, group in groups.items()}
     known = {model: mean for model, mean in means.items() if mean is not None}
     ranked = sorted(known, key=lambda model: -known[model])
@@ -206,7 +212,25 @@ LAST = "by the last epoch's accuracy, all models trained to the end"
 BEST_RANGES = (
     "the best range of each number of frequencies, against that of the next smaller number"
 )
+BASELINES = ("rnn", "lstm", "sru")
 PERMUTED, IMDB = {"fru-60-10"}, {"fru-5-10", "fru-1-10"}
+
+# The same at 196 steps, where every baseline is trained to the end: judged once there are records.
+SHORT_CLAIMS: tuple[tuple[str, str, str, Callable[[Library], Cases]], ...] = (
+    (
+        "mnist-196",
+        "At 196 steps: FRU converges fastest",
+        "on pixel-MNIST of 14 x 14, FRU with the authors' settings reaches 97 % in fewer epochs "
+        "than RNN, LSTM and SRU",
+        partial(_fastest, experiment="pixel-mnist-196", fru="fru", others=BASELINES),
+    ),
+    (
+        "mnist-196",
+        "At 196 steps: FRU ends above SRU, LSTM and RNN on permuted MNIST",
+        f"with the authors' settings, {LAST}",
+        partial(_best, experiment="permuted-mnist-196", models={"fru"}, others=BASELINES),
+    ),
+)
 
 # The section of the report, the sentence, how it is read, and how it is counted.
 CLAIMS: tuple[tuple[str, str, str, Callable[[Library], Cases]], ...] = (
@@ -246,7 +270,7 @@ CLAIMS: tuple[tuple[str, str, str, Callable[[Library], Cases]], ...] = (
         "pixel-mnist",
         "FRU converges fastest; LSTM reaches 97 % at around the 40th epoch",
         "FRU 60,10 reaches 97 % in fewer epochs than LSTM",
-        _faster_than_lstm,
+        partial(_fastest, experiment="pixel-mnist", fru="fru-60-10", others=("lstm",)),
     ),
     (
         "pixel-mnist",
@@ -258,13 +282,13 @@ CLAIMS: tuple[tuple[str, str, str, Callable[[Library], Cases]], ...] = (
         "permuted-mnist",
         "FRU ends above SRU, LSTM and RNN on permuted MNIST",
         LAST,
-        partial(_best, experiment="permuted-mnist", models=PERMUTED),
+        partial(_best, experiment="permuted-mnist", models=PERMUTED, others=BASELINES),
     ),
     (
         "imdb",
         "The two FRUs reach the highest accuracies on IMDB",
         LAST,
-        partial(_best, experiment="imdb", models=IMDB),
+        partial(_best, experiment="imdb", models=IMDB, others=BASELINES),
     ),
     (
         "imdb",

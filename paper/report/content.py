@@ -23,12 +23,16 @@ NOTHING: tuple[Cell, ...] = ("", EMPTY)
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells under a header; the columns from ``text_from`` on are words, not numbers."""
+    """Rows of cells under a header; the columns from ``text_from`` on are words, not numbers.
+
+    A ``stacked`` table shows each row as a card where the screen is narrow.
+    """
 
     caption: str
     header: tuple[str, ...]
     rows: list[tuple[Cell, ...]]
     text_from: int = 99
+    stacked: bool = False
 
     def without_empty_columns(self) -> Table:
         """The same table, but for the columns in which no row says anything."""
@@ -39,6 +43,7 @@ class Table:
             tuple(self.header[i] for i in kept),
             [tuple(row[i] for i in kept) for row in self.rows],
             sum(i < self.text_from for i in kept),
+            self.stacked,
         )
 
 
@@ -75,6 +80,7 @@ PLACES = {  # in the palette; two that share a place are never in one figure
         "fru-60-10-tuned": 7,
         "fru-5-10-tuned": 7,
     },
+    **{"fru-recipe": 6, "lstm-recipe": 5, "gru-recipe": 7},
     **{"fourier": 4, "chebyshev": 0, "legendre": 1, "walsh": 2, "exponentials": 3},
 }
 

@@ -13,12 +13,15 @@ from torchfru.records import RunResult
 from torchfru.training.config import flat
 
 from ..plan import Measurement
+from .beyond import glance, opening
 from .claims import Claim, judge
-from .content import EMPTY, Section, Table
+from .content import EMPTY, Figure, Section, Table
 from .records import Library, Record, Sweep
 from .sections import all_sections
-from .summary import summary
+from .summary import paper_rows, summary
 
+GLANCE = "What falls short, and what holds (in between: ahead of some that it is held against)"
+CLAIMED = "What the paper says in words"
 READING = (
     "A number is the last epoch's measure on the test set, never used for selection: the mean over "
     "seeds, ± the standard deviation where there are several. A run that diverged is counted, and "
@@ -46,10 +49,21 @@ class Report:
         return all_sections(self.library)
 
     @property
+    def glance(self) -> Table:
+        """What holds and what does not, in about ten lines."""
+        rows = [*glance(self.library), *paper_rows(self.library, self.claims)]
+        header = ("task", "verdict", "FRU", "held against")
+        return Table(GLANCE, header, list(rows), text_from=1, stacked=True)
+
+    @property
+    def opening(self) -> list[Figure]:
+        return opening(self.library)
+
+    @property
     def claims_table(self) -> Table:
-        rows = [(c.sentence, c.reading, c.verdict, c.found or EMPTY) for c in self.claims]
-        header = ("the paper says", "read here as", "verdict", "found")
-        return Table("What the paper says in words", header, list(rows), text_from=1)
+        rows = [(c.sentence, c.verdict, c.found or EMPTY, c.reading) for c in self.claims]
+        header = ("the paper says", "verdict", "found", "read here as")
+        return Table(CLAIMED, header, list(rows), text_from=1, stacked=True)
 
     @property
     def missing_table(self) -> Table:

@@ -16,6 +16,8 @@ from ..plan import MEASUREMENTS, PLAN, SHARED_RUNS, Measurement, Planned
 
 Status = Literal["comparable", "shorter", "changed", "diverged", "missing"]
 NUMBERS = (int, float)
+UNKNOWN = "the experiment has no settings of its own"
+BEYOND = ("pixel-mnist-196", "permuted-mnist-196", "ablation")  # read whatever their models
 NORMS = ("l1", "l2", "linf")
 
 
@@ -47,7 +49,7 @@ class Record:
         """The settings that are not the experiment's own."""
         own = EXPERIMENTS.get(self.run.experiment, {}).get(self.run.model)
         if own is None:
-            return ["the experiment has no settings of its own"]
+            return [] if self.run.experiment in BEYOND else [UNKNOWN]
         return told_differences(self.config, own)
 
     @property
@@ -152,7 +154,7 @@ class Sweep:
         """The settings of all its points that are not the experiment's own."""
         own = EXPERIMENTS.get(self.result.experiment, {}).get(self.result.model)
         if own is None:
-            return ["the experiment has no settings of its own"]
+            return [UNKNOWN]
         varied = ("training.lr ", "training.lr_decay ", "training.epochs ", "data.validation ")
         return [d for d in told_differences(self.config, own) if not d.startswith(varied)]
 
@@ -181,10 +183,10 @@ class Library:
         return self.groups.get(key) or self.groups.get(SHARED_RUNS.get(key, key)) or none
 
     def models(self, experiment: str) -> list[str]:
-        """The experiment's models that are planned or recorded, in its order."""
+        """The experiment's models that are planned or recorded, without those of the recipe."""
         known = {planned.name for planned in PLAN if planned.experiment == experiment}
         known |= {model for name, model in [*self.groups, *SHARED_RUNS] if name == experiment}
-        return [model for model in EXPERIMENTS[experiment] if model in known]
+        return [m for m in EXPERIMENTS[experiment] if m in known and not m.endswith("-recipe")]
 
     def values(self, name: str) -> dict[str, Any]:
         """The values of the measurement ``experiment/name``; empty where there is none."""

@@ -10,9 +10,19 @@ from benchmarks.markdown import escaped, fill_between, marks
 from benchmarks.markdown import table as markdown_table
 
 from ..plots import draw
+from .beyond import recipe_table
 from .content import Cell, Section, Table
 from .page import READING, Report
 from .tables import comparable_table
+
+BEGIN, _ = marks("results")
+FIRST = ("beyond", "mnist-196")  # the sections before the paper's claims
+TONES = {  # how a verdict is shown
+    **dict.fromkeys(("falls short", "contradicted"), "bad"),
+    **dict.fromkeys(("in between", "in part", "holds in part"), "mixed"),
+    **dict.fromkeys(("ahead", "holds"), "good"),
+    "open": "open",
+}
 
 
 def to_html(report: Report) -> str:
@@ -28,8 +38,9 @@ def to_html(report: Report) -> str:
         lstrip_blocks=True,
     )
     environment.filters |= {"anchor": anchor, "draw": lambda *args: Markup(draw(*args))}
+    environment.filters["tone"] = lambda cell: TONES.get(cell, "") if isinstance(cell, str) else ""
     template = environment.get_template("page.html")
-    return template.render(report=report, reading=READING)
+    return template.render(report=report, reading=READING, first=FIRST)
 
 
 def anchor(name: str) -> str:
@@ -43,21 +54,23 @@ def anchor(name: str) -> str:
 
 # Markdown ----------------------------------------------------------------------------------------
 
-BEGIN, _ = marks("results")
-
 
 def to_markdown(report: Report, path: Path) -> str:
     """The page for ``path``, from where its links lead to the records."""
     records = os.path.relpath(report.library.folder, path.parent)
+    ahead = [s for s in report.sections if s.name in FIRST]
+    missing = report.missing_table
     parts = [
         "# Results",
         "<!-- Written by `python -m paper report`; not to be changed by hand. -->",
-        *report.summary,
+        _table(report.glance, records, level=2),
         READING
         + " `python -m paper report` builds this page, and one with figures, from the records.",
+        *(_section(section, records) for section in ahead),
         _table(report.claims_table, records, level=2),
-        *(_section(section, records) for section in report.sections),
-        _table(report.missing_table, records, level=2),
+        *report.summary,
+        *(_section(section, records) for section in report.sections if section not in ahead),
+        *([_table(missing, records, level=2)] if missing.rows else []),
         *(["## Records that could not be read"] if report.library.broken else []),
         *(f"- {escaped(problem)}" for problem in report.library.broken.values()),
         escaped(report.provenance),
@@ -66,10 +79,11 @@ def to_markdown(report: Report, path: Path) -> str:
 
 
 def fill_readme(readme: str, report: Report, path: Path) -> str:
-    """The README, with the accuracies that can be compared between its marks."""
+    """The README, with the recipe's results and the comparable accuracies between its marks."""
     records = os.path.relpath(report.library.folder, path.parent)
-    table = _table(comparable_table(report.library), records, level=3)
-    return fill_between(readme, "results", table)
+    tables = recipe_table(report.library, brief=True), comparable_table(report.library)
+    shown = [_table(table, records, level=3) for table in tables if table.rows]
+    return fill_between(readme, "results", "\n\n".join(shown))
 
 
 def _section(section: Section, records: str) -> str:

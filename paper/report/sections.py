@@ -10,6 +10,8 @@ from torchfru.training.recipes import PROBLEM_MINUTES as MINUTES
 from ..experiments import frequency_name
 from ..plots import Curve, Panel
 from ..published import ACCURACY
+from .beyond import MIXTURE_TITLES as TITLES
+from .beyond import beyond
 from .claims import MIXTURES
 from .content import EMPTY, Figure, Link, Section, Table, label, style
 from .parts import SPREAD, Groups, comparison, curves, figure, plain
@@ -29,8 +31,9 @@ from .tables import (
 
 
 def all_sections(library: Library) -> list[Section]:
-    """Every part, in the order of the paper, then what it does not have."""
+    """What goes beyond the paper, then every part in its order, then what it does not have."""
     return [
+        *beyond(library),
         mixtures(library),
         gradients(library),
         *(accuracy(library, experiment) for experiment in ACCURACY),
@@ -40,10 +43,6 @@ def all_sections(library: Library) -> list[Section]:
 
 # Mixtures: two tasks, four models, two predictors without training -------------------------------
 
-TITLES = {
-    "mix-sin": "Sines",
-    **{f"mix-poly-{n}": f"Polynomials of degree {n}" for n in (5, 10, 15)},
-}
 PREDICTORS = ("last value", "straight line")  # that are measured at every step, as the models are
 TASKS = {"": "next value", "-released": "released program's task"}
 

@@ -12,6 +12,7 @@ from .records import Library, Status
 from .sections import not_below_the_line
 
 CLOSE = 0.5  # points of a percent
+TOTAL = sum(len(table.rows) for table in ACCURACY.values())  # accuracies that the paper prints
 
 
 def summary(library: Library, claims: list[Claim]) -> list[str]:
@@ -24,8 +25,33 @@ def summary(library: Library, claims: list[Claim]) -> list[str]:
     return [" ".join(sentences) for sentences in paragraphs]
 
 
-def _accuracies(library: Library) -> list[str]:
-    """The paper's accuracies by whether ours are comparable and reach them."""
+def paper_rows(library: Library, claims: list[Claim]) -> list[tuple[str, str, str, str]]:
+    """Two lines of the table at the top: the paper's accuracies, and its claims in words."""
+    reached, counts = len(_by_kind(library)[0]["comparable"]), Counter(c.verdict for c in claims)
+    hold, part, against = (counts[kind] for kind in ("holds", "holds in part", "contradicted"))
+    return [
+        (
+            "The paper's accuracies, with the authors' settings",
+            _share(reached, TOTAL),
+            f"{reached} of {TOTAL} reached, or missed by at most half a point",
+            "the paper's Tables 1 to 3",
+        ),
+        (
+            "The paper's claims in words",
+            _share(hold, len(claims)),
+            f"of {len(claims)}, {hold} hold, {part} in part, {against} contradicted, "
+            f"{counts['open']} open",
+            "its sentences, each read as something that can be counted",
+        ),
+    ]
+
+
+def _share(count: int, total: int) -> str:
+    return "holds" if count == total else "in part" if count else "falls short"
+
+
+def _by_kind(library: Library) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+    """The paper's accuracies by whether ours are comparable and reach them; and the absent ones."""
     found: dict[str, list[str]] = {kind: [] for kind in (*get_args(Status), "below")}
     absent: dict[str, list[str]] = {}
     for experiment, table in ACCURACY.items():
@@ -40,7 +66,12 @@ def _accuracies(library: Library) -> list[str]:
             after = f" after {group.epochs} of {table.epochs} epochs" if status == "shorter" else ""
             entry = f"{name} {ours:.2f} %{after} ({row.accuracy:.2f} %)"
             found["below" if missed else status].append(entry)
-    reached, total = len(found["comparable"]), sum(len(t.rows) for t in ACCURACY.values())
+    return found, absent
+
+
+def _accuracies(library: Library) -> list[str]:
+    found, absent = _by_kind(library)
+    reached = len(found["comparable"])
     kinds = {
         "missed by more than half a point (the paper's in brackets)": found["below"],
         "after fewer epochs than the paper's, and so not comparable": found["shorter"],
@@ -49,7 +80,7 @@ def _accuracies(library: Library) -> list[str]:
     }
     named = [f"{kind}: {', '.join(names)}" for kind, names in kinds.items() if names]
     return [
-        f"With the authors' settings, {reached} of the paper's {total} accuracies "
+        f"With the authors' settings, {reached} of the paper's {TOTAL} accuracies "
         f"{'is' if reached == 1 else 'are'} reached, or missed by at most half a point, after as "
         "many epochs.",
         *(f"{sentence[0].upper()}{sentence[1:]}." for sentence in named),

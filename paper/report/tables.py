@@ -121,10 +121,10 @@ def comparable_table(library: Library) -> Table:
         for model in dict.fromkeys([*table.rows, *library.models(experiment)]):
             group, row = library.group(experiment, model), table.row(model)
             if row is not None and group.comparable:
-                ours, *rest = cells(group, (result(PERCENT), VARIABLES, SEEDS))
-                rows.append((f"{table.title}: {label(model)}", ours, f"{row.accuracy:.2f}", *rest))
-    header = ("task: model", "ours, %", "paper, %", "parameters", "seeds")
-    caption = "Test accuracy after the last epoch: mean ± standard deviation over seeds"
+                ours, size = cells(group, (result(PERCENT), VARIABLES))
+                rows.append((f"{table.title}: {label(model)}", ours, f"{row.accuracy:.2f}", size))
+    header = ("task: model", "ours, %", "paper, %", "parameters")
+    caption = "Beside the paper, with its settings or tuned: test accuracy after the last epoch"
     return Table(caption, header, rows)
 
 
@@ -190,9 +190,10 @@ def _remarks(group: Group) -> Cell:
 
 def _tuned(group: Group) -> list[str]:
     """The settings of a model called tuned that are not the authors'."""
-    models, plain = EXPERIMENTS[group.experiment], group.model.removesuffix("-tuned")
+    plain = group.model.removesuffix("-tuned")
     if plain == group.model:
         return []
+    models = EXPERIMENTS[group.experiment]
     return [f"not the authors': {', '.join(told_differences(models[group.model], models[plain]))}"]
 
 

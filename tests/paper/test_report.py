@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from report_helpers import make_measurement, make_results, make_run, make_sweep, save
+from report_helpers import make_beyond, make_measurement, make_results, make_run, make_sweep, save
 from typer.testing import CliRunner
 
 from paper.cli import app
@@ -326,7 +326,8 @@ def test_command(tmp_path):
     block = readme.read_text()
     assert block.startswith("before\n")
     assert block.endswith("after\n")
-    assert "| IMDB: LSTM | 83.00 | 83.64 | 1,004 | [0](results/imdb/lstm-seed0.json) |" in block
+    assert "| IMDB: LSTM | 83.00 | 83.64 | 1,004 |" in block
+    assert "recipe" not in block
 
 
 def test_only_comparable_accuracies_are_in_the_readme(tmp_path):
@@ -384,3 +385,97 @@ def test_the_tables_read_only_the_papers_runs(tmp_path):
     assert [record.name for record in library.runs] == ["imdb/fru-5-10-seed0"]
     assert library.sweeps == ()
     assert library.broken == {}
+
+
+# Beyond the paper ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def beyond(tmp_path):
+    make_beyond(tmp_path)
+    return Report(read_library(tmp_path))
+
+
+def test_the_recipe_stands_beside_what_was_published(beyond):
+    found = {row[0]: row[1:] for row in beyond.glance.rows}
+    assert found["Permuted MNIST"] == (
+        "in between",
+        "98.46 ± 0.01 %",
+        "UnICORNN 98.40, LMU by FFT 98.49, LSSL 98.76",
+    )
+    verdicts = {task: row[0] for task, row in found.items()}
+    assert verdicts["Pixel-MNIST"] == "falls short"
+    assert verdicts["IMDB"] == "ahead"
+    assert verdicts["Adding, 10,000 steps"] == "falls short"  # lower is better
+    assert verdicts["Copy after 1,000 steps"] == "holds"
+    assert verdicts["Copy after 10,000 steps"] == "falls short"
+    assert "Copy after 100,000 steps" not in verdicts  # there is no record
+    assert verdicts["Next value of a mixture, all steps"] == "in between"  # SRU is below
+    assert found["Next value of a mixture, after the first step"][1] == "0.01 of its error"
+    order = [row[1] for row in beyond.glance.rows[:-2]]
+    assert order == sorted(order, key=["falls short", "in between", "ahead", "holds"].index)
+
+
+def test_the_first_section_says_where_the_recipe_falls_short(beyond):
+    first = beyond.sections[0]
+    assert first.name == "beyond"
+    assert first.text[0].startswith("Where it falls short: Pixel-MNIST: 99.21 ± 0.01 %")
+    assert "the test set was never used for selection" in first.text[2]
+    assert "LMU by FFT 98.49 (165K, linear recurrence; Chilkuri and Eliasmith" in first.text[3]
+
+
+def test_tables_of_the_recipe(beyond):
+    rows = table(beyond, "beyond")
+    assert rows["IMDB, %"]["ours"] == "88.51 ± 0.01"
+    assert rows["IMDB, %"]["each seed"] == "88.50 88.51 88.52"
+    rows = table(beyond, "beyond", 1)
+    assert rows["Sines: SRU"]["all steps"] == "5.00e-07"
+    assert rows["Sines: straight line"]["after step 1"] == "1.00e-06"
+    assert rows["Polynomials of degree 15: FRU"]["of the line's after step 1"] == "0.0102"
+    ablation = table(beyond, "beyond", 3)
+    assert list(ablation) == ["the whole recipe", "without window"]
+    content = [part for part in beyond.sections[0].content if isinstance(part, Table)][3]
+    changes = [text(cell) for cell in content.rows[1]]
+    assert changes[1:5] == ["97.00", "-1.00", "98.00", "-1.00"]
+    assert changes[6] == "3 times"
+
+
+def test_minutes_until_an_accuracy_is_first_reached(tmp_path):
+    run = make_run("permuted-mnist", "fru-recipe", hardware={"cpu": "a CPU", "threads": 2})
+    for epoch in run.epochs:
+        epoch["test_accuracy"] = 96.0 + 0.1 * epoch["epoch"]  # 97 % at epoch 10, a minute each
+    rows = table(report_of(tmp_path, run), "beyond", 1)
+    assert rows["Permuted MNIST"] == {
+        "task": "Permuted MNIST",
+        "97 %": "10.0",
+        "98 %": "20.0",
+        "99 %": "30.0",
+        "processor": "a CPU, threads: 2",
+    }
+
+
+def test_claims_at_196_steps_are_judged_where_there_are_records(beyond, tmp_path_factory):
+    names = ("FRU converges fastest", "FRU ends above SRU, LSTM and RNN on permuted MNIST")
+    found = verdicts(beyond)
+    assert [found[f"At 196 steps: {name}"] for name in names] == ["holds", "holds"]
+    rows = table(beyond, "mnist-196")
+    assert rows["FRU, the recipe"]["permuted, %"] == "98.90"
+    assert rows["SRU"]["pixel, %"] == "96.00"
+    other = report_of(tmp_path_factory.mktemp("other"), make_run("imdb", "rnn"))
+    assert not [name for name in verdicts(other) if "196" in name]
+    assert other.sections[0].name == "mixtures"
+
+
+def test_the_readme_opens_with_the_recipe(beyond, tmp_path):
+    page = fill_readme("<!-- results: begin --><!-- results: end -->", beyond, tmp_path / "a.md")
+    assert "| task | ours | best published of its kind | parameters | minutes |" in page
+    assert "| IMDB, % | 88.51 ± 0.01 | UnICORNN 88.40 | 1,010 | 4.0 |" in page
+
+
+def test_an_empty_table_of_missing_runs_is_not_printed(tmp_path):
+    make_results(tmp_path)
+    report = Report(read_library(tmp_path))
+    assert "without a finished record" not in to_markdown(report, tmp_path / "a.md")
+    (tmp_path / "imdb" / "rnn-seed0.json").unlink()
+    report = Report(read_library(tmp_path))
+    assert "without a finished record" in to_markdown(report, tmp_path / "a.md")

@@ -6,7 +6,7 @@ import os
 import shutil
 
 import pytest
-from report_helpers import make_results, make_run, save
+from report_helpers import make_beyond, make_results, make_run, save
 
 from paper.report import read_library, write_report
 from paper.report.content import Figure
@@ -42,6 +42,7 @@ def page(tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
     results = folder / "results"
     make_results(results)
+    make_beyond(results)
     save(
         results,
         make_run("pixel-mnist", "lstm", epochs=6),
@@ -51,7 +52,8 @@ def page(tmp_path_factory):
     (results / "imdb" / "sru-seed0.json").write_text("{")
     library = read_library(results)
     write_report(library, folder / "report.html")
-    parts = [part for section in Report(library).sections for part in section.content]
+    report = Report(library)
+    parts = [part for section in report.sections for part in section.content] + report.opening
     panels = sum(len(part.panels) for part in parts if isinstance(part, Figure))
     return folder / "report.html", panels
 
@@ -69,12 +71,16 @@ def test_page(browser, page, width, scheme):
     assert requests == [path.as_uri()]
     assert trouble == []
     sizes = tab.evaluate(SIZES)
-    assert len(sizes) == panels == 42
+    assert len(sizes) == panels == 49
     assert all(wide > 200 and high > 100 for wide, high in sizes)
     assert tab.evaluate("document.documentElement.scrollWidth") <= width
     assert tab.evaluate(DEAD_LINKS) == []
     assert tab.evaluate(REPEATED_IDS) == []
-    assert tab.evaluate("document.querySelectorAll('main > section').length") == 12
+    assert tab.evaluate("document.querySelectorAll('main > section').length") == 14
+    verdicts = tab.locator("header .good, header .mixed, header .bad, #claims td:nth-child(2)")
+    boxes = [verdict.bounding_box() for verdict in verdicts.all()]
+    assert len(boxes) > 20
+    assert all(box["x"] + box["width"] <= width for box in boxes)  # nothing to scroll sideways
     context.close()
 
 
