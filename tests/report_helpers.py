@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ from paper.experiments import EXPERIMENTS
 from paper.plan import MEASUREMENTS, PLAN, Measurement
 from torchfru.records import RunResult, SweepResult, record_path, sweep_path
 from torchfru.training import override
-from torchfru.training.config import RunConfig
 
 LEVELS = {"rnn": 40.0, "lstm": 90.0, "gru": 91.0, "sru": 92.0, "fru": 96.0}
 ORIGIN: dict[str, Any] = {
@@ -32,7 +30,7 @@ def make_run(
     **changes: Any,
 ) -> RunResult:
     """A finished run whose measure goes to ``final``; ``epochs`` ends it early."""
-    config = config_of(experiment, model)
+    config = EXPERIMENTS[experiment][model]
     accuracy = config.data.name in ("pixel-mnist", "permuted-mnist", "imdb", "copy")
     level = LEVELS[config.model.layer] + seed if final is None else final
     done = config.training.epochs if epochs is None else epochs
@@ -61,18 +59,6 @@ def make_run(
         **changes,
     }
     return RunResult(experiment, model, seed, config.to_dict(), 1000 + len(model), **record)
-
-
-def config_of(experiment: str, model: str) -> RunConfig:
-    """Its settings; for one of the 196 steps or of the ablation those of a model like it."""
-    if model in EXPERIMENTS.get(experiment, {}):
-        return EXPERIMENTS[experiment][model]
-    if experiment == "ablation":
-        task = next(t for t in ("permuted", "pixel", "mix-poly-5") if model.startswith(t))
-        return EXPERIMENTS[task if task in EXPERIMENTS else f"{task}-mnist"]["fru-recipe"]
-    layer = model.removesuffix("-recipe")
-    own = EXPERIMENTS[experiment.removesuffix("-196")][layer]
-    return replace(own, training=replace(own.training, epochs=30, max_minutes=None))
 
 
 def gradients(layer: str) -> list[dict[str, Any]]:
@@ -132,9 +118,9 @@ def make_beyond(results: Path) -> None:
         levels |= {"lstm-recipe": 98.2, "gru-recipe": 98.3, "fru-recipe": 98.9}
         save(results, *(make_run(experiment, m, final=level) for m, level in levels.items()))
     for task, final in {"permuted": 98.0, "pixel": 99.0, "mix-poly-5": 1e-6}.items():
-        save(results, make_run("ablation", f"{task}-full", final=final, epochs=10))
+        save(results, make_run("ablation", f"{task}-full", final=final))
         worse = final - 1 if final > 1 else 3 * final
-        save(results, make_run("ablation", f"{task}-window", final=worse, epochs=10))
+        save(results, make_run("ablation", f"{task}-norm", final=worse))
 
 
 def make_results(results: Path) -> None:

@@ -285,14 +285,13 @@ def _ablation_table(library: Library) -> Table:
     """A row a change, a column a task: the result without it, and the whole recipe first."""
     tasks = {"permuted": PERCENT, "pixel": PERCENT, "mix-poly-5": AFTER}
     found: dict[str, dict[str, Group]] = {}
-    for experiment, model in library.groups:
-        for task in tasks:
-            if experiment == "ablation" and model.startswith(f"{task}-"):
-                change = model.removeprefix(f"{task}-")
-                found.setdefault(change, {})[task] = library.group(experiment, model)
-    changes = sorted(found, key=lambda change: (change != "full", change))
+    for model in library.models("ablation"):
+        task = next(task for task in tasks if model.startswith(f"{task}-"))
+        group = library.group("ablation", model)
+        if group.usable:
+            found.setdefault(model.removeprefix(f"{task}-"), {})[task] = group
     rows: list[tuple[Cell, ...]] = []
-    for change in changes:
+    for change in found:
         name = "the whole recipe" if change == "full" else f"without {change.replace('-', ' ')}"
         shown: list[Cell] = []
         for task, measure in tasks.items():
@@ -349,8 +348,9 @@ def _short_protocol(library: Library) -> list[Section]:
         "times shorter: MNIST averaged to 14 x 14 pixels, 196 steps, in order and permuted, 30 "
         "epochs for every model. The paper has no such protocol: its claims are judged by it under "
         "a label of their own.",
-        "Settings: the authors' for RNN, LSTM, GRU (LSTM's), SRU and FRU; the recipe for the "
-        "others, with the same window and head around LSTM and GRU.",
+        "Settings: FRU has the authors' (FRU 60,10); RNN, LSTM, GRU and SRU have 128 units and a "
+        "learning rate of their own, which rises and falls once. The recipe is that of 784 steps, "
+        "with the same window and head around LSTM and GRU.",
     ]
     drawing = (
         f"Test accuracy at 196 steps, {SPREAD}. What is below {SHORT_TOP[0]:g} % is in the table "

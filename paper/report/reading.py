@@ -14,7 +14,7 @@ from torchfru.training.config import RunConfig
 
 from ..experiments import EXPERIMENTS
 from ..plan import MEASUREMENTS, Measurement
-from .records import BEYOND, NORMS, Library, Record, Sweep
+from .records import NORMS, Library, Record, Sweep
 
 T = TypeVar("T")
 
@@ -42,8 +42,6 @@ def read_library(folder: Path) -> Library:
 def _ours(found: Record | Sweep) -> bool:
     """Whether it is about an experiment of the paper, on its data, and not about a user's file."""
     experiment = found.name.partition("/")[0]
-    if experiment in BEYOND:
-        return True
     data = {config.data.name for config in EXPERIMENTS.get(experiment, {}).values()}
     return found.config.data.name in data
 

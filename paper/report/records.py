@@ -17,7 +17,6 @@ from ..plan import MEASUREMENTS, PLAN, SHARED_RUNS, Measurement, Planned
 Status = Literal["comparable", "shorter", "changed", "diverged", "missing"]
 NUMBERS = (int, float)
 UNKNOWN = "the experiment has no settings of its own"
-BEYOND = ("pixel-mnist-196", "permuted-mnist-196", "ablation")  # read whatever their models
 NORMS = ("l1", "l2", "linf")
 
 
@@ -49,7 +48,7 @@ class Record:
         """The settings that are not the experiment's own."""
         own = EXPERIMENTS.get(self.run.experiment, {}).get(self.run.model)
         if own is None:
-            return [] if self.run.experiment in BEYOND else [UNKNOWN]
+            return [UNKNOWN]
         return told_differences(self.config, own)
 
     @property

@@ -433,7 +433,7 @@ def test_tables_of_the_recipe(beyond):
     assert rows["Sines: straight line"]["after step 1"] == "1.00e-06"
     assert rows["Polynomials of degree 15: FRU"]["of the line's after step 1"] == "0.0102"
     ablation = table(beyond, "beyond", 3)
-    assert list(ablation) == ["the whole recipe", "without window"]
+    assert list(ablation) == ["the whole recipe", "without norm"]
     content = [part for part in beyond.sections[0].content if isinstance(part, Table)][3]
     changes = [text(cell) for cell in content.rows[1]]
     assert changes[1:5] == ["97.00", "-1.00", "98.00", "-1.00"]
