@@ -36,7 +36,7 @@ class Running:
 
     def look(self) -> None:
         """Read the record again if it has changed."""
-        with suppress(OSError):  # not there yet, or just being put aside: the next look will tell
+        with suppress(OSError):  # not there yet, or just being replaced: the next look will tell
             stamp = self.run.record(self.results).stat().st_mtime_ns
             if stamp != self._stamp:
                 self._stamp, self.progress = stamp, self.run.progress(self.results)
@@ -134,7 +134,7 @@ class Runner:
         self.running.remove(job)
         progress, code = job.run.progress(self.results), job.process.returncode
         if code == BUSY:
-            progress = replace(progress, kind="busy", why="another process is at it")
+            progress = replace(progress, kind="busy", why="another process is training it")
         elif code != 0:
             progress = replace(progress, kind="failed", why=_last_line(job.log, code))
         job.close(keep_log=progress.kind == "failed")

@@ -1,7 +1,7 @@
 """One run in a process of its own: ``python -m paper.worker '<JSON>'``.
 
-It ends when the process that started it does, however that ends: its standard input is a pipe
-that the other one holds open.
+It ends with the process that started it, even if that one is killed: its standard input is a pipe
+that the parent holds open.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BUSY = 75  # the exit code that says: another process has the lock
 
 
 def command(run: Planned, results: Path, **options: Any) -> list[str]:
-    """The command of that process.
+    """The command that starts the process.
 
     ``options`` are ``data_dir``, ``threads`` and ``deadline``: seconds since 1970, after which no
     further epoch is begun.

@@ -42,7 +42,7 @@ class Report:
 
     @cached_property
     def summary(self) -> list[str]:
-        return summary(self.library, self.claims)
+        return summary(self.library)
 
     @cached_property
     def sections(self) -> list[Section]:

@@ -89,8 +89,8 @@ def beijing(library: Library) -> Section:
     text = [
         "Least-squares fits to Beijing's daily mean temperature, 2010 to 2012, with as many terms "
         "of each basis (the paper's Figure 2 shows the Fourier ones and prints no numbers). "
-        "Exponentials are what SRU's averages forget by, with rates log-spaced from its fastest "
-        "down to one over the length of the series.",
+        "The exponentials decay like SRU's averages, with rates log-spaced from its fastest down "
+        "to one over the length of the series.",
     ]
     values = library.values("beijing/fits")
     if not values:

@@ -16,7 +16,6 @@ from ..plan import MEASUREMENTS, PLAN, SHARED_RUNS, Measurement, Planned
 
 Status = Literal["comparable", "shorter", "changed", "diverged", "missing"]
 NUMBERS = (int, float)
-UNKNOWN = "the experiment has no settings of its own"
 NORMS = ("l1", "l2", "linf")
 
 
@@ -46,10 +45,7 @@ class Record:
     @property
     def changes(self) -> list[str]:
         """The settings that are not the experiment's own."""
-        own = EXPERIMENTS.get(self.run.experiment, {}).get(self.run.model)
-        if own is None:
-            return [UNKNOWN]
-        return told_differences(self.config, own)
+        return changes(self.run.experiment, self.run.model, self.config)
 
     @property
     def excess(self) -> str:
@@ -151,11 +147,9 @@ class Sweep:
     @property
     def changes(self) -> list[str]:
         """The settings of all its points that are not the experiment's own."""
-        own = EXPERIMENTS.get(self.result.experiment, {}).get(self.result.model)
-        if own is None:
-            return [UNKNOWN]
         varied = ("training.lr ", "training.lr_decay ", "training.epochs ", "data.validation ")
-        return [d for d in told_differences(self.config, own) if not d.startswith(varied)]
+        every = changes(self.result.experiment, self.result.model, self.config)
+        return [change for change in every if not change.startswith(varied)]
 
 
 @dataclass(frozen=True)
@@ -204,6 +198,14 @@ class Library:
             elif record is None and name not in self.measurements:
                 missing[planned] = "cannot be read" if name in self.broken else "not begun"
         return missing
+
+
+def changes(experiment: str, model: str, config: RunConfig) -> list[str]:
+    """The settings that are not the experiment's own, each with both values."""
+    own = EXPERIMENTS.get(experiment, {}).get(model)
+    if own is None:
+        return ["the experiment has no settings of its own"]
+    return told_differences(config, own)
 
 
 def told_differences(config: RunConfig, other: RunConfig) -> list[str]:

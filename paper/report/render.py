@@ -68,7 +68,7 @@ def to_markdown(report: Report, path: Path) -> str:
         + " `python -m paper report` builds this page, and one with figures, from the records.",
         *(_section(section, records) for section in ahead),
         _table(report.claims_table, records, level=2),
-        *report.summary,
+        *filter(None, report.summary),
         *(_section(section, records) for section in report.sections if section not in ahead),
         *([_table(missing, records, level=2)] if missing.rows else []),
         *(["## Records that could not be read"] if report.library.broken else []),

@@ -219,8 +219,8 @@ def memory(library: Library) -> Section:
         "Settings: ours, the same for every model but for the learning rate, which is its own of "
         f"permuted MNIST; from 1,000 steps on the baselines get {MINUTES:g} minutes, or one epoch "
         "where that takes longer, and FRU all of its epochs.",
-        "A remark names a test loss that would be divergence in training: for some sequence the "
-        "outputs are huge, which an accuracy does not show.",
+        "A remark names a test loss so large that a run would count as diverged in training: for "
+        "some sequence the outputs are huge, which an accuracy does not show.",
     ]
     caption = (
         f"The last epoch's test measure by length, {SPREAD}. Where all runs of a model diverged it "

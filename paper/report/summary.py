@@ -6,7 +6,7 @@ from collections import Counter
 from typing import get_args
 
 from ..published import ACCURACY
-from .claims import Claim, Judgement
+from .claims import Claim
 from .content import label
 from .records import Library, Status
 from .sections import not_below_the_line
@@ -15,13 +15,9 @@ CLOSE = 0.5  # points of a percent
 TOTAL = sum(len(table.rows) for table in ACCURACY.values())  # accuracies that the paper prints
 
 
-def summary(library: Library, claims: list[Claim]) -> list[str]:
+def summary(library: Library) -> list[str]:
     """Paragraphs computed from the records: the bad news is the first."""
-    paragraphs = (
-        [*_accuracies(library), *_contradicted(claims), *_untrained(library)],
-        [*_tuned(library), _verdicts(claims)],
-        _missing(library),
-    )
+    paragraphs = ([*_accuracies(library), *_untrained(library)], _tuned(library), _missing(library))
     return [" ".join(sentences) for sentences in paragraphs]
 
 
@@ -98,21 +94,6 @@ def _tuned(library: Library) -> list[str]:
     if not found:
         return []
     return [f"With settings of our own (the paper's in brackets): {', '.join(found)}."]
-
-
-def _contradicted(claims: list[Claim]) -> list[str]:
-    sentences = []
-    for verdict in ("contradicted", "holds in part"):
-        found = [f"“{claim.sentence}”" for claim in claims if claim.verdict == verdict]
-        if found:
-            sentences.append(f"{verdict.capitalize()}: {', '.join(found)}.")
-    return sentences
-
-
-def _verdicts(claims: list[Claim]) -> str:
-    counts = Counter(claim.verdict for claim in claims)
-    named = ", ".join(f"{verdict} {counts[verdict]}" for verdict in get_args(Judgement))
-    return f"The verdicts on the paper's {len(claims)} claims in words: {named}."
 
 
 def _untrained(library: Library) -> list[str]:
