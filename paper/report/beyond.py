@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from statistics import fmean, stdev
-
-from ..plots import Curve, Panel
+from ..plots import Panel
 from ..published import ACCURACY, HELD_BACK, PEERS, SETTINGS_TRIED
 from .claims import MIXTURES
-from .content import EMPTY, Cell, Figure, Link, Section, Table, label, style
+from .content import EMPTY, Cell, Link, Section, Table, label, style
+from .glance import AFTER, glance, recorded
 from .parts import SPREAD, curves, figure
 from .records import Group, Library
 from .tables import (
@@ -28,7 +25,6 @@ from .tables import (
     result,
 )
 
-AFTER = Measure("test_mse_after_first", "after step 1", ".2e", "test MSE after step 1", "log")
 SHORT_STEPS = {"pixel-mnist-196": "Pixel-MNIST", "permuted-mnist-196": "Permuted MNIST"}
 SHORT_MODELS = ("rnn", "lstm", "gru", "sru", "fru", "lstm-recipe", "gru-recipe", "fru-recipe")
 MIXTURE_TITLES = {
@@ -38,152 +34,6 @@ MIXTURE_TITLES = {
 NEXT_VALUE = (VARIABLES, EPOCHS, MINUTES, SEEDS)
 SHORT_TOP = (85.0, 100.0)  # percent, in the figure
 LEVELS = (97.0, 98.0, 99.0)  # percent, of the time to accuracy
-SOLVED = 99.9  # percent of the copy problem, every seed
-
-
-@dataclass(frozen=True)
-class Goal:
-    """A task of the recipe, its model, and under which name published results are listed."""
-
-    title: str
-    experiment: str
-    model: str
-    measure: Measure
-    peers: str
-
-
-GOALS = (
-    *(Goal(ACCURACY[e].title, e, "fru-recipe", PERCENT, e) for e in ACCURACY),
-    Goal("Adding, 10,000 steps", "memory", "adding-10000-fru-recipe", MSE, "adding-10000"),
-    *(
-        Goal(f"Copy after {n:,} steps", "memory", f"copy-{n}-fru-recipe", PERCENT, f"copy-{n}")
-        for n in (1_000, 10_000, 100_000)
-    ),
-)
-
-
-def recorded(library: Library) -> Iterator[tuple[Goal, Group]]:
-    """The goals with a result."""
-    for goal in GOALS:
-        group = library.group(goal.experiment, goal.model)
-        if group.last(goal.measure.key):
-            yield goal, group
-
-
-# At a glance: what holds and what does not ------------------------------------------------------
-
-
-def standing(goal: Goal, group: Group) -> tuple[str, str]:
-    """The verdict on the mean, and what it is held against; where nobody published, every seed."""
-    values, peers = group.last(goal.measure.key), PEERS.get(goal.peers, ())
-    if not peers:
-        return ("holds" if min(values) >= SOLVED else "falls short"), f"{SOLVED} %, every seed"
-    mean, lower = fmean(values), goal.measure is MSE
-    ahead = [mean < peer.value if lower else mean >= peer.value for peer in peers]
-    verdict = "ahead" if all(ahead) else "in between" if any(ahead) else "falls short"
-    return verdict, ", ".join(map(str, peers))
-
-
-def glance(library: Library) -> list[tuple[str, str, str, str]]:
-    """(task, verdict, ours, held against): what falls short is the first."""
-    rows = []
-    for goal, group in recorded(library):
-        verdict, peers = standing(goal, group)
-        rows.append((goal.title, verdict, _shown(goal.measure, group), peers))
-    rows += [*_against_the_line(library), *_against_the_same_head(library)]
-    order = ("falls short", "in between", "ahead", "holds")
-    return sorted(rows, key=lambda row: order.index(row[1]))
-
-
-def _shown(measure: Measure, group: Group) -> str:
-    """Mean, and standard deviation over seeds where there are several."""
-    values = group.last(measure.key)
-    unit = " %" if measure is PERCENT else ""
-    spread = f" ± {stdev(values):{measure.form}}" if len(values) > 1 else ""
-    return f"{fmean(values):{measure.form}}{spread}{unit}"
-
-
-def _against_the_line(library: Library) -> Iterator[tuple[str, str, str, str]]:
-    """Errors after the first step as parts of the straight line's, of all mixtures."""
-    ratios = [ratio for e in MIXTURES if (ratio := _of_the_line(library, e))]
-    if ratios:
-        verdict = "ahead" if max(ratios) < 1 else "in between" if min(ratios) < 1 else "falls short"
-        ours = " to ".join(dict.fromkeys(f"{r:.2g}" for r in (min(ratios), max(ratios))))
-        task = "Next value of a mixture, after the first step"
-        yield task, verdict, f"{ours} of its error", "the straight line through the last two values"
-
-
-def _of_the_line(library: Library, experiment: str) -> float | None:
-    line = library.values(f"{experiment}/simple").get("straight line, after step 1")
-    mean = library.group(experiment, "fru-recipe").mean(AFTER.key)
-    return mean / line if line and mean is not None else None
-
-
-def _against_the_same_head(library: Library) -> Iterator[tuple[str, str, str, str]]:
-    """FRU against LSTM and SRU with the same window, head and naive start, over all steps."""
-    cases = []
-    for experiment in MIXTURES:
-        fru, *others = (
-            library.group(experiment, f"{layer}-recipe").mean(MSE.key)
-            for layer in ("fru", "lstm", "sru")
-        )
-        cases += [fru < other for other in others if fru is not None and other is not None]
-    if cases:
-        verdict = "ahead" if all(cases) else "in between" if any(cases) else "falls short"
-        task = "Next value of a mixture, all steps"
-        ours = f"lower in {sum(cases)} of {len(cases)} comparisons"
-        yield task, verdict, ours, "LSTM and SRU with the same window, head and start"
-
-
-def opening(library: Library) -> list[Figure]:
-    """One figure: accuracy by minutes on both MNIST tasks, and the next value's error."""
-    panels = []
-    for experiment, zoom in {"permuted-mnist": (94.0, 99.0), "pixel-mnist": (95.0, 100.0)}.items():
-        groups = {
-            "FRU, the recipe": (library.group(experiment, "fru-recipe"), style("fru-recipe")),
-            "FRU, the authors' settings": (library.group(experiment, "fru-60-10"), style("fru")),
-        }
-        drawn = curves(groups, PERCENT.key, by_time=True)
-        best = PEERS[experiment][-1]
-        title, axis = f"{ACCURACY[experiment].title}, by minutes of training", PERCENT.axis
-        panels.append(
-            Panel(
-                title,
-                "minutes",
-                axis,
-                drawn,
-                {f"{best}, published": best.value},
-                ylim=zoom,
-                whole=False,
-                across=2,
-            )
-        )
-    panels.append(_by_degree(library))
-    caption = (
-        "Test accuracy by minutes of training on a CPU, and the error of the next value after the "
-        f"first step; {SPREAD}."
-    )
-    return figure("opening", caption, panels)
-
-
-def _by_degree(library: Library) -> Panel:
-    """The error after the first step by the polynomials' degree."""
-    degrees = (5, 10, 15)
-    lines = [library.values(f"mix-poly-{n}/simple") for n in degrees]
-    key = "straight line, after step 1"
-    found = {"straight line": [line.get(key) for line in lines]}
-    for layer in ("lstm", "sru", "fru"):
-        groups = [library.group(f"mix-poly-{n}", f"{layer}-recipe") for n in degrees]
-        found[f"{label(layer)}, the recipe"] = [group.mean(AFTER.key) for group in groups]
-    places = {"straight line": style("others"), "LSTM, the recipe": style("lstm")}
-    places |= {"SRU, the recipe": style("sru"), "FRU, the recipe": style("fru-recipe")}
-    drawn = [
-        Curve(name, degrees, values, places[name])
-        for name, values in found.items()
-        if any(value is not None for value in values)
-    ]
-    title = "Next value of a polynomial, by its degree"
-    return Panel(title, "degree", AFTER.axis, drawn, yscale="log", across=2)
 
 
 # The section ------------------------------------------------------------------------------------
@@ -217,11 +67,8 @@ def beyond(library: Library) -> list[Section]:
 
 
 def _text(library: Library) -> list[str]:
-    short = [
-        f"{task}: {ours} (against {peers})"
-        for task, verdict, ours, peers in glance(library)
-        if verdict == "falls short"
-    ]
+    short = [row for row in glance(library, []).rows if row[1] == "falls short"]
+    found = "; ".join(f"{task}: {ours}, against {held}" for task, _, ours, held in short)
     tried = [f"{task} {count}" for task, count in SETTINGS_TRIED.items() if count is not None]
     counted = f" Settings tried: {', '.join(tried)}." if tried else ""
     sources = "; ".join(
@@ -229,7 +76,7 @@ def _text(library: Library) -> list[str]:
         for task, peers in PEERS.items()
     )
     return [
-        f"Where it falls short: {'; '.join(short)}." if short else "",
+        f"Where it falls short: {found}." if found else "",
         "The recipe leaves the update rule as it is. Around it: evenly spaced frequencies with "
         "cosine and sine, a short window over the input, an energy read-out, a normalised and "
         "scaled read-out with a small head; forecasts start from a naive one.",

@@ -13,6 +13,7 @@ from typing import Literal
 
 from ..experiments import frequency_name
 from .content import label
+from .probes import spreads
 from .records import Group, Library
 
 Judgement = Literal["contradicted", "holds in part", "holds", "open"]
@@ -75,22 +76,6 @@ def _half_of_sru(library: Library) -> Cases:
     if not (ours and theirs):
         return [], ""
     return [0.4 <= ours / theirs <= 0.6], f"{ours:,} of {theirs:,}, {ours / theirs:.2f}"
-
-
-def spreads(group: Group) -> list[tuple[int, float, float]]:
-    """(epoch, largest over smallest, first over last) of the L2 norms over the steps.
-
-    Of several seeds, the largest at each epoch.
-    """
-    found: dict[int, tuple[float, float]] = {}
-    for record in group.usable:
-        for probe in record.run.measurements.get("gradients", []):
-            norms = [norm for norm in probe["l2"] if norm]
-            if len(norms) > 1:
-                spread, fall = found.get(probe["epoch"], (0.0, 0.0))
-                spread = max(spread, max(norms) / min(norms))
-                found[probe["epoch"]] = (spread, max(fall, norms[0] / norms[-1]))
-    return [(epoch, *ratios) for epoch, ratios in sorted(found.items())]
 
 
 def _level_gradients(library: Library) -> Cases:

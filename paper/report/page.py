@@ -13,14 +13,13 @@ from torchfru.records import RunResult
 from torchfru.training.config import flat
 
 from ..plan import Measurement
-from .beyond import glance, opening
 from .claims import Claim, judge
 from .content import EMPTY, Figure, Section, Table
+from .glance import glance, opening
 from .records import Library, Record, Sweep
 from .sections import all_sections
 from .summary import paper_rows, summary
 
-GLANCE = "What falls short, and what holds (in between: ahead of some that it is held against)"
 CLAIMED = "What the paper says in words"
 READING = (
     "A number is the last epoch's measure on the test set, never used for selection: the mean over "
@@ -51,9 +50,7 @@ class Report:
     @property
     def glance(self) -> Table:
         """What holds and what does not, in about ten lines."""
-        rows = [*glance(self.library), *paper_rows(self.library, self.claims)]
-        header = ("task", "verdict", "FRU", "held against")
-        return Table(GLANCE, header, list(rows), text_from=1, stacked=True)
+        return glance(self.library, paper_rows(self.library, self.claims))
 
     @property
     def opening(self) -> list[Figure]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from ..plots import Curve, Panel, decades
-from .claims import spreads
 from .content import EMPTY, Cell, Link, Section, Table, label, style
 from .parts import figure
 from .records import NORMS, Group, Library, Record
@@ -33,6 +32,22 @@ def gradients(library: Library) -> Section:
     figures = figure("gradients", caption, _panels(probed))
     runs = runs_table("Runs", groups, [result(MSE), VARIABLES])
     return Section("gradients", "Gradients", text, [*figures, _spread_table(groups), runs])
+
+
+def spreads(group: Group) -> list[tuple[int, float, float]]:
+    """(epoch, largest over smallest, first over last) of the L2 norms over the steps.
+
+    Of several seeds, the largest at each epoch.
+    """
+    found: dict[int, tuple[float, float]] = {}
+    for record in group.usable:
+        for probe in record.run.measurements.get("gradients", []):
+            norms = [norm for norm in probe["l2"] if norm]
+            if len(norms) > 1:
+                spread, fall = found.get(probe["epoch"], (0.0, 0.0))
+                spread = max(spread, max(norms) / min(norms))
+                found[probe["epoch"]] = (spread, max(fall, norms[0] / norms[-1]))
+    return [(epoch, *ratios) for epoch, ratios in sorted(found.items())]
 
 
 def _probed(group: Group) -> Record | None:

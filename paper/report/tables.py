@@ -48,6 +48,12 @@ def cells(group: Group, columns: Sequence[Column]) -> tuple[Cell, ...]:
     return tuple(EMPTY if cell is None else cell for cell in found)
 
 
+def mean_and_spread(measure: Measure, values: list[float]) -> str:
+    """The mean, and the standard deviation where there are several values."""
+    mean = f"{statistics.fmean(values):{measure.form}}"
+    return f"{mean} ± {statistics.stdev(values):{measure.form}}" if len(values) > 1 else mean
+
+
 def result(measure: Measure, heading: str = "") -> Column:
     """Mean and standard deviation over the seeds of the last epoch's measure."""
 
@@ -55,10 +61,7 @@ def result(measure: Measure, heading: str = "") -> Column:
         values = group.last(measure.key)
         if not values:
             return "diverged" if group.diverged else None
-        text = f"{statistics.fmean(values):{measure.form}}"
-        if len(values) > 1:
-            text += f" ± {statistics.stdev(values):{measure.form}}"
-        return (Link(text, group.name, is_file=False),)
+        return (Link(mean_and_spread(measure, values), group.name, is_file=False),)
 
     return Column(heading or measure.heading, cell)
 

@@ -14,6 +14,7 @@ from paper.experiments import EXPERIMENTS
 from paper.plan import MEASUREMENTS, PLAN
 from paper.report import build_report, read_library
 from paper.report.content import Table
+from paper.report.glance import ORDER
 from paper.report.page import Report
 from paper.report.parts import curves
 from paper.report.render import fill_readme, to_markdown
@@ -400,7 +401,7 @@ def test_the_recipe_stands_beside_what_was_published(beyond):
     found = {row[0]: row[1:] for row in beyond.glance.rows}
     assert found["Permuted MNIST"] == (
         "in between",
-        "98.46 ± 0.01 %",
+        "98.46 ± 0.01 % (3 seeds)",
         "UnICORNN 98.40, LMU by FFT 98.49, LSSL 98.76",
     )
     verdicts = {task: row[0] for task, row in found.items()}
@@ -410,10 +411,29 @@ def test_the_recipe_stands_beside_what_was_published(beyond):
     assert verdicts["Copy after 1,000 steps"] == "holds"
     assert verdicts["Copy after 10,000 steps"] == "falls short"
     assert "Copy after 100,000 steps" not in verdicts  # there is no record
-    assert verdicts["Next value of a mixture, all steps"] == "in between"  # SRU is below
-    assert found["Next value of a mixture, after the first step"][1] == "0.01 of its error"
+    assert verdicts["Next value, all steps"] == "in between"  # SRU is below
+    assert found["Next value, after the first step"][1] == "0.01 of its error, 4 mixtures"
     order = [row[1] for row in beyond.glance.rows[:-2]]
-    assert order == sorted(order, key=["falls short", "in between", "ahead", "holds"].index)
+    assert order == sorted(order, key=ORDER.index)
+
+
+@pytest.mark.parametrize(
+    ("change", "verdict"),
+    [({"status": "running"}, "open"), ({"diverged": True}, "falls short"), ({}, "ahead")],
+)
+def test_a_seed_that_does_not_count_is_not_forgotten(tmp_path, change, verdict):
+    runs = [make_run("imdb", "fru-recipe", seed, final=90.0) for seed in (0, 1)]
+    report = report_of(tmp_path, *runs, make_run("imdb", "fru-recipe", 2, final=90.0, **change))
+    row = report.glance.rows[0]
+    assert row[:2] == ("IMDB", verdict)
+    lost = "(2 seeds, 1 more diverged or unfinished)" if change else "(3 seeds)"
+    assert row[2] == f"90.00 ± 0.00 % {lost}"
+
+
+def test_other_settings_than_the_recipe_s_prove_nothing(tmp_path):
+    run = make_run("imdb", "fru-recipe", final=90.0)
+    run.config["training"]["lr"] = 0.5
+    assert report_of(tmp_path, run).glance.rows[0][1] == "open"
 
 
 def test_the_first_section_says_where_the_recipe_falls_short(beyond):
