@@ -6,7 +6,7 @@ from ..plots import Panel
 from ..published import ACCURACY, HELD_BACK, PEERS, SETTINGS_TRIED
 from .claims import MIXTURES
 from .content import EMPTY, Cell, Link, Section, Table, label, style
-from .glance import AFTER, glance, recorded
+from .glance import AFTER, GOALS, glance, recorded
 from .parts import SPREAD, curves, figure
 from .records import Group, Library
 from .tables import (
@@ -62,6 +62,7 @@ def beyond(library: Library) -> list[Section]:
         _ablation_table(library),
     ]
     shown = [table for table in tables if table.rows]
+    shown += [_sources_table()] if shown else []
     sections = [Section("beyond", "Beyond the paper", _text(library), list(shown))] if shown else []
     return [*sections, *_short_protocol(library)]
 
@@ -71,18 +72,21 @@ def _text(library: Library) -> list[str]:
     found = "; ".join(f"{task}: {ours}, against {held}" for task, _, ours, held in short)
     tried = [f"{task} {count}" for task, count in SETTINGS_TRIED.items() if count is not None]
     counted = f" Settings tried: {', '.join(tried)}." if tried else ""
-    sources = "; ".join(
-        f"{task}: {', '.join(f'{peer} ({peer.source})' for peer in peers)}"
-        for task, peers in PEERS.items()
-    )
     return [
         f"Where it falls short: {found}." if found else "",
         "The recipe leaves the update rule as it is. Around it: evenly spaced frequencies with "
         "cosine and sine, a short window over the input, an energy read-out, a normalised and "
         "scaled read-out with a small head; forecasts start from a naive one.",
         f"{HELD_BACK}{counted}",
-        f"Published results: {sources}.",
     ]
+
+
+def _sources_table() -> Table:
+    names = {goal.peers: goal.title for goal in GOALS}
+    rows: list[tuple[Cell, ...]] = [
+        (names[task], str(peer), peer.source) for task, peers in PEERS.items() for peer in peers
+    ]
+    return Table("The published results", ("task", "result", "source"), rows, text_from=1)
 
 
 def _next_value_table(library: Library) -> Table:
