@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from torchfru.io import fits, printable
+from torchfru.io import printable, typed
 from torchfru.records import RunResult, SweepResult, iter_records, iter_sweeps
 from torchfru.training.config import RunConfig
 
@@ -113,7 +113,9 @@ def _shape(path: Path, what: str) -> Iterator[None]:
 
 
 def _require(value: Any, hint: Any, length: int | None = None) -> None:
-    if not fits(value, hint):
-        raise ValueError(f"{json.dumps(value)[:40]} holds what is no number")
+    try:
+        typed(value, hint)
+    except ValueError:
+        raise ValueError(f"{json.dumps(value)[:40]} holds a value that is no number") from None
     if length is not None and len(value) != length:
         raise ValueError(f"a curve has {len(value)} values for {length} steps")
