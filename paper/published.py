@@ -130,8 +130,8 @@ PEERS: dict[str, tuple[Peer, ...]] = {  # by task, the weakest first
 
 # How the recipe's settings were found. None: not counted yet.
 HELD_BACK = (
-    "Settings were chosen by trials on training data that was held back (5,000 images, 2,500 "
-    "reviews, or sequences generated apart); the test set was never used for selection."
+    "Settings were chosen by trials on a part of the training data that was held back for that; "
+    "the test set was never used for selection."
 )
 SETTINGS_TRIED: dict[str, int | None] = {
     "permuted-mnist": None,

@@ -71,13 +71,13 @@ def _text(library: Library) -> list[str]:
     short = [row for row in glance(library, []).rows if row[1] == "falls short"]
     found = "; ".join(f"{task}: {ours}, against {held}" for task, _, ours, held in short)
     tried = [f"{task} {count}" for task, count in SETTINGS_TRIED.items() if count is not None]
-    counted = f" Settings tried: {', '.join(tried)}." if tried else ""
+    counted = ", ".join(tried) or "not counted yet"
     return [
         f"Where it falls short: {found}." if found else "",
         "The recipe leaves the update rule as it is. Around it: evenly spaced frequencies with "
         "cosine and sine, a short window over the input, an energy read-out, a normalised and "
         "scaled read-out with a small head; forecasts start from a naive one.",
-        f"{HELD_BACK}{counted}",
+        f"{HELD_BACK} Settings tried: {counted}.",
     ]
 
 

@@ -212,7 +212,7 @@ SHORT_CLAIMS: tuple[tuple[str, str, str, Callable[[Library], Cases]], ...] = (
     (
         "mnist-196",
         "At 196 steps: FRU ends above SRU, LSTM and RNN on permuted MNIST",
-        f"with the authors' settings, {LAST}",
+        f"FRU with the authors' settings, {LAST}",
         partial(_best, experiment="permuted-mnist-196", models={"fru"}, others=BASELINES),
     ),
 )
