@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -55,7 +54,7 @@ def reproduce(
 
     Example: python -m paper reproduce pixel-mnist imdb --budget 2h
     """
-    from ..plan import Kind, select
+    from ..plan import select
 
     quick = "quick" in names
     with usage_errors():
@@ -76,9 +75,7 @@ def reproduce(
     if runner.stopped:
         console.print("Stopped. The same command resumes after each run's last whole epoch.")
         raise typer.Exit(130)
-    kinds = Counter(planned.progress(results).kind for planned in plan)
-    parts = ", ".join(f"{kinds[kind]} {kind}" for kind in get_args(Kind) if kinds[kind])
-    console.print(f"Of {len(plan)}: {parts}.", highlight=False)
+    console.print(_summary([planned.progress(results).kind for planned in plan]), highlight=False)
     if quick:
         from ..report import build_report
 
@@ -148,6 +145,14 @@ def _quick(data_dir: Path | None, console: Console) -> list[Planned]:
             soft_wrap=True,
         )
     return [planned for planned in plan if here[data_name(planned)]]
+
+
+def _summary(kinds: list[str]) -> str:
+    """How many runs are finished, cut off, missing or refused."""
+    from ..plan import Kind
+
+    counted = (f"{kinds.count(kind)} {kind}" for kind in get_args(Kind) if kind in kinds)
+    return f"Of {len(kinds)}: {', '.join(counted)}."
 
 
 # The plan --------------------------------------------------------------------------------
