@@ -134,6 +134,8 @@ MNIST_RECIPES = {
             energy=64,
             window=88,
             window_size=24,
+            window_norm=True,
+            window_activation="gelu",
             head_sizes=(64,),
             dropout=0.4,
         ),
@@ -190,6 +192,8 @@ MNIST = {
 SMALL_WINDOW: dict[str, Any] = {
     "window": 44,
     "window_size": 24,
+    "window_norm": True,
+    "window_activation": "gelu",
     "head_sizes": (64,),
     "dropout": 0.4,
 }
@@ -276,7 +280,7 @@ def _imdb() -> Runs:
             dropout=0.5,
             input_dropout=0.4,
         ),
-        one_cycle(lr=0.0015, batch_size=64, epochs=4, weight_decay=0.3),
+        one_cycle(lr=0.004, batch_size=64, epochs=5, weight_decay=0.3),
     )
     paper = {
         name: RunConfig(
