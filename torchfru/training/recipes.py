@@ -74,7 +74,7 @@ def _mixture(data: DataConfig, lr_decay: float) -> Runs:
     models = {**baselines(), "fru": fru(120, 5, max_freq=58.0)}
     training = TrainingConfig(lr=0.001, lr_decay=lr_decay, batch_size=32, epochs=100, clip=5.0)
     released = replace(data, variant="released")
-    recipe = one_cycle(lr=0.003, batch_size=32, epochs=40)
+    recipe = one_cycle(lr=0.003, batch_size=32, epochs=20)
     return {
         **{name: RunConfig(data, model, training) for name, model in models.items()},
         **{f"{name}-released": RunConfig(released, m, training) for name, m in models.items()},
