@@ -16,6 +16,7 @@ from torch import Tensor
 
 from . import collapsed, gpu, reference, sru
 from .cpu import scan as cpu
+from .cpu import sru as cpu_sru
 from .gpu import check, operator
 from .weights import NONLINEARITIES, Weights, exporting, transforms_active
 
@@ -37,7 +38,7 @@ if find_spec("numba") is not None:
 if find_spec("triton") is not None:
     _FRU_SCANS["triton"] = operator.scan
 
-_SRU_SCANS: dict[str, Scan] = {"reference": sru.reference_scan, "numba": sru.numba_scan}
+_SRU_SCANS: dict[str, Scan] = {"reference": sru.reference_scan, "numba": cpu_sru.scan}
 
 _warned = False
 
