@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -143,6 +145,42 @@ def assert_close(found: dict[str, Tensor], expected: dict[str, Tensor], toleranc
     for name, value in expected.items():
         gap = distance(found[name], value, scale=max(1e-2 * peak, 1e-30))
         assert gap <= tolerance, f"{name}: relative difference {gap:.2e} above {tolerance:.0e}"
+
+
+@contextmanager
+def empty_is_nan() -> Iterator[None]:
+    """A new tensor without values is full of NaN: what is read before it is written shows."""
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        assert torch.empty(1).isnan().all()
+        yield
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+def bits(tensors):
+    """The memory of tensors, as bytes."""
+    return [tensor.detach().clone().view(torch.uint8) for tensor in tensors]
+
+
+def assert_pure(layer, inputs):
+    """Call the layer twice with gradients and once without; compare all that it was given."""
+    state = list(inputs.get("hx", ()))
+    given = [inputs["input"], *state, *layer.parameters(), *layer.buffers()]
+    given += [inputs["lengths"]] if "lengths" in inputs else []
+    before, found = bits(given), []
+    for _ in range(2):
+        output, (u, _) = layer(**inputs)
+        upstream = [torch.randn_like(output), torch.randn_like(u)]
+        as_given = bits(upstream)
+        torch.autograd.backward([output, u], upstream)
+        assert all(map(torch.equal, bits(upstream), as_given))
+        found.append(bits([output, u]))
+    with torch.no_grad():
+        output, (u, _) = layer(**inputs)
+    found.append(bits([output, u]))
+    assert all(map(torch.equal, bits(given), before))
+    assert all(all(map(torch.equal, again, found[0])) for again in found[1:])
 
 
 def make_fru(**changes):

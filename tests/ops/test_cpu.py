@@ -6,14 +6,12 @@ import os
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from helpers import KINDS, TOLERANCE, assert_close, results
+from helpers import KINDS, TOLERANCE, assert_close, empty_is_nan, results
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -48,17 +46,6 @@ def problems(draw):
     steps = draw(st.sampled_from([1, 2, 15, 16, 17, 31, 63, 65]))
     batch = draw(st.sampled_from([1, 2, 3, 4, 5, 9, 16, 17, 31, 33, 70, 130]))
     return layer, steps, batch, draw(st.booleans()), draw(st.integers(0, 999))
-
-
-@contextmanager
-def empty_is_nan() -> Iterator[None]:
-    """A new tensor without values is full of NaN: what is read before it is written shows."""
-    torch.use_deterministic_algorithms(True, warn_only=True)
-    try:
-        assert torch.empty(1).isnan().all()
-        yield
-    finally:
-        torch.use_deterministic_algorithms(False)
 
 
 @given(problems())

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from helpers import KINDS
+from helpers import KINDS, assert_pure
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -48,31 +48,6 @@ def calls(draw):
     if draw(st.booleans()):
         inputs["lengths"] = torch.randint(0, steps + 1, (batch,))
     return layer, inputs
-
-
-def bits(tensors):
-    """The memory of tensors, as bytes."""
-    return [tensor.detach().clone().view(torch.uint8) for tensor in tensors]
-
-
-def assert_pure(layer, inputs):
-    """Call the layer twice with gradients and once without; compare all that it was given."""
-    state = list(inputs.get("hx", ()))
-    given = [inputs["input"], *state, *layer.parameters(), *layer.buffers()]
-    given += [inputs["lengths"]] if "lengths" in inputs else []
-    before, found = bits(given), []
-    for _ in range(2):
-        output, (u, _) = layer(**inputs)
-        upstream = [torch.randn_like(output), torch.randn_like(u)]
-        as_given = bits(upstream)
-        torch.autograd.backward([output, u], upstream)
-        assert all(map(torch.equal, bits(upstream), as_given))
-        found.append(bits([output, u]))
-    with torch.no_grad():
-        output, (u, _) = layer(**inputs)
-    found.append(bits([output, u]))
-    assert all(map(torch.equal, bits(given), before))
-    assert all(all(map(torch.equal, again, found[0])) for again in found[1:])
 
 
 @pytest.mark.parametrize("backend", torchfru.available_backends())

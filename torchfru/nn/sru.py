@@ -92,6 +92,8 @@ class SRU(RecurrentLayer):
         the meta device and loaded.
         """
         dtype = torch.promote_types(x.dtype, torch.float32)
+        if x.device.type == "cpu":
+            return torch.tensor(self.alphas, dtype=dtype)
         # Filled, not copied from the CPU, which a CUDA graph cannot do.
         return torch.stack([x.new_full((), alpha, dtype=dtype) for alpha in self.alphas])
 

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from . import collapsed, gpu, reference, sru
 from .cpu import scan as cpu
+from .cpu import sru as cpu_sru
 from .gpu import check, operator
 from .weights import NONLINEARITIES, Weights, exporting, transforms_active
 
@@ -36,6 +37,8 @@ if find_spec("numba") is not None:
     _FRU_SCANS["numba"] = cpu.scan
 if find_spec("triton") is not None:
     _FRU_SCANS["triton"] = operator.scan
+
+_SRU_SCANS: dict[str, Scan] = {"reference": sru.reference_scan, "numba": cpu_sru.scan}
 
 _warned = False
 
@@ -160,8 +163,12 @@ def sru_scan(
     x: Tensor, u: Tensor | None, alphas: Tensor, weights: Weights, **options: Any
 ) -> tuple[Tensor | None, Tensor]:
     """The scan that :func:`torchfru.ops.sru.reference_scan` defines, by the chosen backend."""
-    scan = sru.reference_scan if chosen_backend() == "reference" else sru.fast_scan
-    return _in_float32(scan, x, _empty(x, weights) if u is None else u, alphas, weights, **options)
+    chosen = chosen_backend()
+    on_cpu = x.device.type == "cpu" or chosen == "numba"
+    name = _pick(x, len(weights.weight_ug)) if on_cpu else chosen
+    if u is None and name != "numba":
+        u = _empty(x, weights)
+    return _in_float32(_SRU_SCANS.get(name, sru.fast_scan), x, u, alphas, weights, **options)
 
 
 def _empty(x: Tensor, weights: Weights) -> Tensor:
@@ -200,7 +207,7 @@ def _warn_once() -> None:
     if not _warned and not torch.compiler.is_compiling():
         _warned = True
         warnings.warn(
-            "torchfru: Numba is not installed, so that FRU runs on the CPU by the slower backend "
+            "torchfru: Numba is not installed, so that layers run on the CPU by the slower backend "
             "'collapsed': pip install 'torchfru[cpu]'",
             stacklevel=8,
         )
