@@ -77,7 +77,7 @@ def _text(library: Library) -> list[str]:
         "The recipe leaves the update rule as it is. Around it: evenly spaced frequencies with "
         "cosine and sine, a short window over the input, an energy read-out, a normalised and "
         "scaled read-out with a small head; forecasts start from a naive one.",
-        f"{HELD_BACK} Settings tried: {counted}.",
+        f"{HELD_BACK} Settings tried, one run each: {counted}.",
     ]
 
 
