@@ -131,10 +131,10 @@ def draw(copied: list[RunResult], curves: list[RunResult], line: float, path: Pa
         axes.grid(alpha=0.3)
     left.axhline(GUESSING, color="grey", linewidth=1, linestyle="--", label="guessing")
     left.set(ylabel="symbols named correctly, %", ylim=(0, 103))
-    left.set_title(copy_title(copied), fontsize=10.5)
+    left.set_title(copy_title(copied), fontsize=10)
     right.axhline(line, color="grey", linewidth=1, linestyle="--", label="straight line")
     right.set(ylabel="test mean squared error", yscale="log")
-    right.set_title(forecast_title(curves, line), fontsize=10.5)
+    right.set_title(forecast_title(curves, line), fontsize=10)
     for axes in (left, right):
         axes.legend()
     figure.savefig(path, dpi=150)
@@ -143,7 +143,7 @@ def draw(copied: list[RunResult], curves: list[RunResult], line: float, path: Pa
 def copy_title(records: list[RunResult]) -> str:
     """One line that says what was found, whatever it was."""
     found = ", ".join(
-        f"{run.model.upper()} {run.last['test_accuracy']:.1f} % after {run.seconds:.0f} s"
+        f"{run.model.upper()} {run.last['test_accuracy']:.1f} % in {run.seconds:.0f} s"
         for run in records
     )
     return f"Ten symbols, remembered over {DELAY} steps:\n{found}"
@@ -153,7 +153,7 @@ def forecast_title(records: list[RunResult], line: float) -> str:
     found = ", ".join(
         f"{run.model.upper()} 1/{line / run.last['test_mse_after_first']:,.0f}" for run in records
     )
-    return f"The next value of a smooth curve; error, of the straight line's:\n{found}"
+    return f"The next value of a smooth curve, error as a share of the line's:\n{found}"
 
 
 if __name__ == "__main__":
