@@ -48,6 +48,27 @@ class Waves(NamedTuple):
         return Fourier().rows(taken, self.freqs, self.phase, self.seq_len) / self.seq_len
 
 
+class Inputs(NamedTuple):
+    """Arguments of the operator of the CPU. The basis is ``rows``, or Fourier's with ``freqs``."""
+
+    x: Tensor  # (L, N, n_in)
+    u: Tensor | None  # (N, n_u); None means zeros
+    rows: Tensor | None  # (L, K), with the factor 1/T
+    phase: Tensor | None  # (K,)
+    weight_ug: Tensor
+    bias_g: Tensor | None
+    weight_gh: Tensor
+    weight_xh: Tensor
+    bias_h: Tensor | None
+    weight_uy: Tensor | None  # None computes no outputs
+    bias_y: Tensor | None
+    freqs: Tensor | None  # (K,)
+    lengths: Tensor | None  # (N,)
+    start: int  # steps taken before
+    seq_len: int
+    nonlinearity: str
+
+
 def block_sizes(rows: Tensor, n_u: int, n_h: int) -> tuple[int, int, int]:
     """M, m and d: n_u = M m d, n_h = m d, and K = M m columns in rows."""
     num_freqs = rows.shape[1]

@@ -8,37 +8,16 @@ operator runs: importing this file needs torch only.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from .. import collapsed
 from ..autograd import define
-from ..weights import Waves, Weights, runs_eagerly
+from ..weights import Inputs, Waves, Weights, runs_eagerly
 
 SCAN, SCAN_BACKWARD = "torchfru::fru_scan", "torchfru::fru_scan_backward"
-
-
-class Inputs(NamedTuple):
-    """Arguments of the operator. The basis is ``rows``, or Fourier's with ``freqs``."""
-
-    x: Tensor  # (L, N, n_in)
-    u: Tensor | None  # (N, n_u); None means zeros
-    rows: Tensor | None  # (L, K), with the factor 1/T
-    phase: Tensor | None  # (K,)
-    weight_ug: Tensor
-    bias_g: Tensor | None
-    weight_gh: Tensor
-    weight_xh: Tensor
-    bias_h: Tensor | None
-    weight_uy: Tensor | None  # None computes no outputs
-    bias_y: Tensor | None
-    freqs: Tensor | None  # (K,)
-    lengths: Tensor | None  # (N,)
-    start: int  # steps taken before
-    seq_len: int
-    nonlinearity: str
 
 
 def scan(

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..weights import Inputs
 from . import plan
 from .batch import BLOCK, G_UNIT, ROWS_AT_ONCE, batch_chunk, batch_chunk_backward
 from .gates import add_gradients, finish_gates, finish_outputs, prepare, split_sums
@@ -17,7 +18,6 @@ from .nonlinear import KINDS
 from .outputs import UNIT, finish_chunk, reach_hidden, read_inputs, write_gradients
 from .plan import LIKE, NAMES, RECORD, Layout, layout_of
 from .runtime import pooled_array, pooled_empty, round_up, run, split_range, sum_over_threads
-from .scan import Inputs
 from .simd import SEGMENT
 from .small import small_chunk, small_chunk_backward
 
