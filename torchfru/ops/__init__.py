@@ -157,8 +157,9 @@ def fru_scan(
     u=None means zeros. Only the backend "numba" takes Waves.
     """
     # Samples at different times share no A(t): for them only the direct form exists.
-    each = isinstance(rows, Tensor) and rows.dim() == 3
-    name = "reference" if each else backend_for(x, len(weights.weight_ug))
+    if isinstance(rows, Waves):
+        return _in_float32(_FRU_SCANS["numba"], x, u, rows, weights, **options)
+    name = "reference" if rows.dim() == 3 else backend_for(x, len(weights.weight_ug))
     if u is None and name != "numba":
         u = _empty(x, weights)
     return _in_float32(_FRU_SCANS[name], x, u, rows, weights, **options)

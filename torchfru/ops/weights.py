@@ -97,7 +97,8 @@ def transforms_active(*gradients: Tensor | None) -> bool:
     """
     if torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0:
         return True
-    return not all(g is None or torch._C._has_storage(g) for g in gradients)
+    with_values = [g for g in gradients if g is not None]
+    return not all(map(torch._C._has_storage, with_values))
 
 
 def runs_eagerly(*tensors: Tensor | None) -> bool:
@@ -108,10 +109,10 @@ def runs_eagerly(*tensors: Tensor | None) -> bool:
     watched = torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
     if watched or torch._C._len_torch_dispatch_stack() or transforms_active():
         return False
-    return all(t is None or type(t) in _PLAIN for t in tensors)
+    return _PLAIN.issuperset(map(type, tensors))
 
 
-_PLAIN = (Tensor, torch.nn.Parameter)
+_PLAIN = {Tensor, torch.nn.Parameter, type(None)}
 
 
 # The loop over time ----------------------------------------------------------------------------

@@ -8,6 +8,7 @@ operator runs: importing this file needs torch only.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import torch
@@ -63,20 +64,26 @@ def step(
 
     ``times`` (N,) has the steps that each sample has taken, where they may differ.
     """
+    kernel, likes, kinds = _step_kernel()
+    given = [x, u, times, waves.freqs, waves.phase, *weights]
+    given = [t if t is None or t.is_contiguous() else t.contiguous() for t in given]
+    (n_g, n_u), (n_h, n_in) = weights.weight_ug.shape, weights.weight_xh.shape
+    samples, count = x.shape[0], waves.freqs.shape[0]  # type: ignore[union-attr]
+    n_y = 0 if weights.weight_uy is None else weights.weight_uy.shape[0]
+    after, y = x.new_empty(samples, n_u), x.new_empty(samples, n_y)
+    addresses = [0 if t is None else t.data_ptr() for t in (*given, after, y)]
+    sizes = (samples, n_in, n_u, n_g, n_h, n_y, count, waves.start, waves.seq_len)
+    kernel(likes[x.dtype], *addresses, *sizes, kinds[nonlinearity])
+    return y, after
+
+
+@cache  # an import statement takes as long as a step
+def _step_kernel() -> tuple[Any, Any, Any]:
     from .nonlinear import KINDS
     from .plan import LIKE
     from .step import step
 
-    given = [x, u, times, waves.freqs, waves.phase, *weights]
-    given = [t if t is None or t.is_contiguous() else t.contiguous() for t in given]
-    (n_g, n_u), (n_h, n_in) = weights.weight_ug.shape, weights.weight_xh.shape
-    samples, count = len(x), len(waves.freqs)  # type: ignore[arg-type]
-    n_y = 0 if weights.weight_uy is None else len(weights.weight_uy)
-    after, y = x.new_empty(samples, n_u), x.new_empty(samples, n_y)
-    addresses = [0 if t is None else t.data_ptr() for t in (*given, after, y)]
-    sizes = (samples, n_in, n_u, n_g, n_h, n_y, count, waves.start, waves.seq_len)
-    step(LIKE[x.dtype], *addresses, *sizes, KINDS[nonlinearity])
-    return y, after
+    return step, LIKE, KINDS
 
 
 def _one_step(*arguments: Any) -> tuple[Tensor, Tensor]:

@@ -26,7 +26,7 @@ Array = NDArray[Any]
 
 def layout_for(inputs: Inputs) -> Layout:
     sizes = (inputs.x.shape[1], *inputs.weight_gh.shape[::-1])
-    known = all(type(size) is int for size in sizes)  # or else torch traces, for any size
+    known = set(map(type, sizes)) == {int}  # or else torch traces, for any size
     return (layout_of if known else Layout)(sizes[0], sizes[1], sizes[2], inputs.x.dtype)
 
 
