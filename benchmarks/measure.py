@@ -256,21 +256,43 @@ def kernel_rate(shape: Shape, rounds: int) -> Rate | None:
     """The forward loop alone, and torch's product of two 2048 x 2048 matrices, in turn."""
     if "numba" not in available_backends():
         return None
-    from torchfru.ops.cpu.scan import choose_loop
+    import numpy as np
+
+    from torchfru.ops.cpu.batch import batch_forward
+    from torchfru.ops.cpu.nonlinear import KINDS
+    from torchfru.ops.cpu.plan import layout_of
+    from torchfru.ops.cpu.simd import SEGMENT
 
     n_g, n_h, size = shape.gate_size, shape.freq_dim, 2048
-    x = torch.randn(shape.steps, shape.batch, shape.input_size)
-    loop = choose_loop(shape.batch)(
-        torch.randn(n_h, n_g) / 10, torch.randn(n_h, shape.input_size), None, shape.batch, "relu"
-    )
-    a = loop.lay_out(torch.randn(shape.steps, n_g, n_h) / shape.steps)
-    h, checkpoints = loop.new_hidden(shape.steps), loop.new_checkpoints(shape.steps)
-    z = loop.pack_z(torch.zeros(shape.batch, n_g))
+    layout = layout_of(max(shape.batch, 5), n_g, n_h, torch.float32)
+    rows, row, n_g_pad, n_h_pad = layout.rows, layout.row, layout.n_g_pad, layout.n_h_pad
+    make = np.random.default_rng(0)
+
+    def normal(*sizes: int) -> np.ndarray:
+        return make.standard_normal(sizes, np.float32)
+
+    arrays = [
+        normal(shape.steps, shape.input_size, rows * row),
+        normal(shape.steps, layout.numbers) / shape.steps,
+        normal(n_g_pad, n_h_pad) / 10,
+        normal(shape.input_size, n_h_pad),
+        np.zeros((n_h_pad,), np.float32),
+        np.empty(0, np.float32),
+        np.zeros((rows, n_g_pad, row), np.float32),
+        np.empty((-(-shape.steps // SEGMENT), rows, n_g_pad, row), np.float32),
+        np.empty((shape.steps, rows, n_h_pad, row), np.float32),
+    ]
+    kind, layout_shape = KINDS["relu"], (layout.tile, layout.width)
+
+    def forward() -> None:
+        arrays[6].fill(0)
+        batch_forward(*arrays, kind, *layout_shape, 0, rows)
+
     left, right = torch.randn(size, size), torch.randn(size, size)
     kernel, product = Timing(), Timing()
     for turn in range(rounds + 1):
         timings = (
-            (kernel, _seconds(lambda: loop.forward(x, a, None, z.zero_(), checkpoints, h))),
+            (kernel, _seconds(forward)),
             (product, _seconds(torch.mm, left, right)),
         )
         for timing, seconds in timings:

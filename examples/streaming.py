@@ -1,4 +1,4 @@
-"""Read a stream one value at a time: a cell gives what the layer gives for the whole sequence."""
+"""Read a stream one value at a time, and get what the layer gives for the whole sequence."""
 
 from __future__ import annotations
 
@@ -13,11 +13,8 @@ def main() -> None:
     x = torch.randn(100, 1, 3)  # (L, N, n_in)
     with torch.no_grad():
         whole, _ = layer(x)
-        cell, state = layer.cell(), None  # shares its parameters with the layer
-        outputs = []
-        for value in x:  # (N, n_in), as it would arrive
-            y, state = cell(value, state)
-            outputs.append(y)
+    stream = layer.stream(batch=1)  # with the layer's weights as they are now; keeps its state
+    outputs = [stream(value) for value in x]  # each (N, n_in), as it would arrive
     difference = (torch.stack(outputs) - whole).abs().max()
     print(f"largest difference from reading all at once: {difference:.1e}")
     assert difference < 1e-4

@@ -105,11 +105,14 @@ class Pairs(Basis):
                 f"for the sines, got {freqs.tolist()}"
             )
 
-    def rows(self, steps: Tensor, freqs: Tensor, phase: Tensor | None, seq_len: int) -> Tensor:
-        half = freqs.shape[0] // 2
+    def phase(self, freqs: Tensor) -> Tensor:
+        """The phases (K,) of these functions as waves: cos(angle - pi/2) is the sine."""
         quarter = freqs.new_zeros(freqs.shape[0], dtype=_at_least_float32(freqs))
-        quarter[half:] = -math.pi / 2  # cos(angle - pi/2) is the sine
-        return Fourier().rows(steps, freqs, quarter, seq_len)
+        quarter[freqs.shape[0] // 2 :] = -math.pi / 2
+        return quarter
+
+    def rows(self, steps: Tensor, freqs: Tensor, phase: Tensor | None, seq_len: int) -> Tensor:
+        return Fourier().rows(steps, freqs, self.phase(freqs), seq_len)
 
 
 class Chebyshev(Basis):

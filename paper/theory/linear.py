@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.func import functional_call
 
 from torchfru.nn import FRU, SRU
-from torchfru.nn.recurrent import weights_of
+from torchfru.nn.checks import weights_of
 from torchfru.ops import NONLINEARITIES
 
 Layer = FRU | SRU

@@ -8,6 +8,7 @@ import torch
 from helpers import make_fru
 
 import torchfru
+import torchfru.basis
 from torchfru.nn import fru as fru_module
 from torchfru.nn.recompute import recompute
 
@@ -54,8 +55,11 @@ def test_gradients_are_those_of_autograd_twice_over_and_once_more():
 
 @pytest.mark.parametrize("frozen", [False, True])
 def test_a_long_sequence_holds_no_rows(frozen, monkeypatch):
+    class Own(torchfru.basis.Fourier):
+        """A basis that no operator knows."""
+
     monkeypatch.setattr(fru_module, "PIECE", 8)
-    layer = make_fru()
+    layer = make_fru(basis=Own())
     layer.phase_l0.requires_grad_(not frozen)
     alive = []
     scaled = layer._scaled_rows

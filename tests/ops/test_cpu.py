@@ -20,10 +20,8 @@ import torchfru
 pytest.importorskip("numba")
 from numba import njit
 
-from torchfru.ops.cpu import batch as batch_module
-from torchfru.ops.cpu import nonlinear, runtime, simd
+from torchfru.ops.cpu import nonlinear, plan, products, runtime, simd
 from torchfru.ops.cpu import scan as cpu
-from torchfru.ops.cpu import small as small_module
 
 
 @st.composite
@@ -75,17 +73,16 @@ def test_chunks_over_time_change_nothing(batch, every_step, monkeypatch):
         "lengths": torch.randint(0, 81, (batch,)),
     }
     whole = results(layer, inputs, "numba")
-    monkeypatch.setattr(batch_module, "CHUNK", 32)
-    monkeypatch.setattr(small_module, "CHUNK", 16)
+    monkeypatch.setattr(plan, "CHUNK", 32)
     assert_close(results(layer, inputs, "numba"), whole, 1e-12)
 
 
 def test_each_form_has_its_batches():
-    assert cpu.choose_loop(4) is small_module.SmallLoop
-    assert cpu.choose_loop(5) is batch_module.BatchLoop
+    assert plan.layout_of(4, 3, 2, torch.float32).small
+    assert not plan.layout_of(5, 3, 2, torch.float32).small
 
 
-def operator_arguments(batch=5, every_step=True, dtype=torch.float64):
+def operator_arguments(batch=5, every_step=True, waves=True, dtype=torch.float64):
     """Arguments of the operator for a small problem, all of them with gradients."""
     make = torch.Generator().manual_seed(0)
 
@@ -93,42 +90,74 @@ def operator_arguments(batch=5, every_step=True, dtype=torch.float64):
         values = torch.randn(shape, generator=make, dtype=dtype) / 2
         return values.requires_grad_()
 
-    weights = [tensor(4, 6), tensor(2, 4), tensor(2, 3), tensor(2)]
-    outputs = [tensor(5, 6), tensor(batch, 5)] if every_step else [None, None]
+    rows, phase = (None, tensor(3)) if waves else (tensor(7, 3), None)
+    freqs = torch.tensor([0.0, 1.0, 2.5], dtype=dtype) if waves else None
+    weights = [tensor(4, 6), tensor(4), tensor(2, 4), tensor(2, 3), tensor(2)]
+    outputs = [tensor(5, 6), tensor(5)] if every_step else [None, None]
     lengths = torch.randint(0, 8, (batch,), generator=make)
-    return (
-        tensor(7, batch, 3),
-        tensor(batch, 4),
-        tensor(7, 3),
-        *weights,
-        *outputs,
-        lengths,
-        "tanh",
-    )
+    x, u = tensor(7, batch, 3), tensor(batch, 6)
+    return (x, u, rows, phase, *weights, *outputs, freqs, lengths, 2, 12, "tanh")
+
+
+def assert_keeps_the_rules(arguments):
+    """opcheck for the operator and for that of its derivative, with every gradient."""
+    torch.library.opcheck(torch.ops.torchfru.fru_scan.default, arguments)
+    with torch.no_grad():
+        y, u, *saved = torch.ops.torchfru.fru_scan(*arguments)
+    plain = [a.detach() if isinstance(a, torch.Tensor) else a for a in arguments]
+    needs = (True, arguments[2] is not None, arguments[3] is not None)
+    backward = (None if arguments[9] is None else y, u, *plain, *saved, *needs)
+    torch.library.opcheck(torch.ops.torchfru.fru_scan_backward.default, backward)
 
 
 @pytest.mark.parametrize("batch", [3, 20])
 @pytest.mark.parametrize("every_step", [True, False])
 def test_operator_keeps_the_rules_of_torch(batch, every_step):
-    arguments = operator_arguments(batch, every_step)
-    torch.library.opcheck(torch.ops.torchfru.fru_steps.default, arguments)
-    with torch.no_grad():
-        y, u, *saved = torch.ops.torchfru.fru_steps(*arguments)
-    plain = [a.detach() if isinstance(a, torch.Tensor) else a for a in arguments]
-    backward = (y if every_step else None, u, *plain, *saved, True, every_step)
-    torch.library.opcheck(torch.ops.torchfru.fru_steps_backward.default, backward)
+    assert_keeps_the_rules(operator_arguments(batch, every_step, waves=every_step))
 
 
 @pytest.mark.parametrize("batch", [2, 10])
 @pytest.mark.parametrize("every_step", [True, False])
-def test_derivatives_of_the_operator(batch, every_step):
-    arguments = operator_arguments(batch, every_step)
+@pytest.mark.parametrize("waves", [True, False])
+def test_derivatives_of_the_operator(batch, every_step, waves):
+    arguments = operator_arguments(batch, every_step, waves)
 
     def run(*arguments):
-        y, u, *_ = torch.ops.torchfru.fru_steps(*arguments)
+        y, u, *_ = torch.ops.torchfru.fru_scan(*arguments)
         return (y, u) if every_step else u
 
     assert torch.autograd.gradcheck(run, arguments)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rows_of_the_basis_are_those_of_torch(dtype):
+    """Up to a million steps, with phases of several turns."""
+    make = np.random.default_rng(0)
+    freqs = np.concatenate([[0.0], np.logspace(-1, 6, 40)]).astype(dtype)
+    phase = (make.standard_normal(41) * 10).astype(dtype)
+    c, dc = np.empty((30, 41), dtype), np.empty((30, 41), dtype)
+    products.fourier_rows(freqs, phase, 999_980, 1_000_000, c, dc, 0, 30)
+    steps = np.minimum(np.arange(999_981, 1_000_011), 1_000_000)[:, None]
+    turns = (steps * (freqs.astype(np.float64) / 1_000_000)) % 1
+    angle = turns * 2 * np.pi + phase
+    tolerance = 1e-6 * max(4 * np.finfo(dtype).eps, 2e-14)  # the phases have rounding errors
+    np.testing.assert_allclose(c, np.cos(angle) / 1e6, rtol=0, atol=tolerance)
+    np.testing.assert_allclose(dc, -np.sin(angle) / 1e6, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_products_at_awkward_sizes(dtype):
+    make = np.random.default_rng(0)
+    lanes = simd.lanes(np.dtype(dtype).itemsize)
+    for terms, rows, columns in ((1, 1, lanes), (7, 9, 3 * lanes), (65, 21, 2 * lanes)):
+        numbers = make.standard_normal((terms, rows + 1)).astype(dtype)  # more than are used
+        vectors = make.standard_normal((terms, columns)).astype(dtype)
+        out = np.ones((rows, columns), dtype)
+        expected = numbers[:, :rows].T @ vectors
+        products.add_product(numbers, vectors, out, False, 0, columns)
+        np.testing.assert_allclose(out, 1 + expected, rtol=1e-4, atol=1e-4)
+        products.add_product(numbers, vectors, out, True, 0, columns)
+        np.testing.assert_allclose(out, expected, rtol=1e-4, atol=1e-4)
 
 
 def test_backward_twice_gives_the_same():

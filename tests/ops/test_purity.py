@@ -75,16 +75,17 @@ def test_operator_keeps_the_rules_of_torch(size, width):
     def tensor(*shape):
         return (torch.randn(shape, generator=make) / 2).requires_grad_()
 
-    loop = [tensor(5, size, 3), tensor(size, width), tensor(5, 3)]
-    weights = [tensor(width, 6), tensor(2, width), tensor(2, 3), tensor(2)]
-    outputs = [tensor(width, 6), tensor(1, width).expand(size, -1)]
-    arguments = (*loop, *weights, *outputs, None, "relu")
-    torch.library.opcheck(torch.ops.torchfru.fru_steps.default, arguments)
+    weights = [tensor(width, 6), tensor(width), tensor(2, width), tensor(2, 3), tensor(2)]
+    outputs = [tensor(width, 6), tensor(width)]
+    basis = [None, tensor(3)]
+    arguments = (tensor(5, size, 3), None, *basis, *weights, *outputs, torch.ones(3), None)
+    arguments = (*arguments, 0, 9, "relu")
+    torch.library.opcheck(torch.ops.torchfru.fru_scan.default, arguments)
     with torch.no_grad():
-        y, change, *saved = torch.ops.torchfru.fru_steps(*arguments)
+        y, u, *saved = torch.ops.torchfru.fru_scan(*arguments)
     plain = [a.detach() if isinstance(a, torch.Tensor) else a for a in arguments]
-    backward = (y, change, *plain, *saved, True, True)
-    torch.library.opcheck(torch.ops.torchfru.fru_steps_backward.default, backward)
+    backward = (y, u, *plain, *saved, True, False, True)
+    torch.library.opcheck(torch.ops.torchfru.fru_scan_backward.default, backward)
 
 
 # Other processors ----------------------------------------------------------------------------
@@ -133,23 +134,23 @@ def test_narrower_vectors_change_nothing_either(features):
 def test_a_kernel_that_writes_to_its_inputs_does_not_compile():
     numba = pytest.importorskip("numba")
     from torchfru.ops.cpu import simd
-    from torchfru.ops.cpu.runtime import kernel_arrays
 
     @numba.njit
-    def store_vector(array):
+    def store_vector(address, like):
+        array = simd.array_at(address, (16,), like, False)
         simd.store_row(array, 0, simd.zeros_tile(array, 1, 1))
 
     @numba.njit
-    def store_number(array):
-        array[0] = 1
+    def store_number(address, like):
+        simd.array_at(address, (16,), like, False)[0] = 1
 
-    tensor = torch.ones(16)
+    @numba.njit
+    def store_allowed(address, like):
+        simd.array_at(address, (16,), like, True)[0] = 2
+
+    tensor, like = torch.ones(16), np.empty(0, np.float32)
     for kernel in (store_vector, store_number):
         with pytest.raises(numba.TypingError):
-            kernel(*kernel_arrays([tensor]))
-        kernel(*kernel_arrays([], write=[tensor]))
-    (array,) = kernel_arrays([tensor])
-    np.testing.assert_array_equal(array, [1.0] + [0.0] * 15)
-    with pytest.raises(ValueError, match="read-only"):
-        array[0] = 1
-    tensor.untyped_storage().resize_(0)  # NumPy holds no claim to the storage
+            kernel(tensor.data_ptr(), like)
+    store_allowed(tensor.data_ptr(), like)
+    assert tensor.tolist() == [2.0] + [1.0] * 15

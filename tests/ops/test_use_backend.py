@@ -35,7 +35,7 @@ def used(run):
     x = torch.randn(6, 2, 3, dtype=torch.float64)
     with torch.no_grad(), Operators() as operators:
         run(x)
-    if "torchfru.fru_steps.default" in operators.names:
+    if "torchfru.fru_scan.default" in operators.names:
         return "numba"
     return "collapsed" if "aten.bmm.default" in operators.names else "reference"
 
@@ -150,7 +150,7 @@ def spy(taken):
     def compiler(program, _):
         targets = [node.target for node in program.graph.nodes]
         name = "collapsed" if torch.bmm in targets else "reference"
-        name = "numba" if any("fru_steps" in str(target) for target in targets) else name
+        name = "numba" if any("fru_scan" in str(target) for target in targets) else name
 
         def run(*arguments):
             taken.append(name)

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .recurrent import sequence_mask
+from .stream import Stream
 
 State = tuple[Tensor, ...]
 
@@ -75,6 +76,10 @@ class _TorchLayer(nn.RNNBase):
         """The state before the first step of n sequences, in the dtype of ``like``."""
         size = (self.num_layers, n, self.hidden_size)
         return tuple(like.new_zeros(size) for _ in self.step_names)  # not one tensor twice
+
+    def stream(self, batch: int = 1) -> Stream:
+        """A stream of this layer: ``y = stream(x)``, step by step, see :class:`Stream`."""
+        return Stream(self, batch)
 
     def step_start(self, n: int) -> State:
         return self.start_state(n, torch.zeros(()))

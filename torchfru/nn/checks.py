@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import numbers
 import warnings
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ..ops import NONLINEARITIES
+from ..ops import NONLINEARITIES, Weights
 
 
 def has_values(tensor: Tensor) -> bool:
@@ -27,13 +26,35 @@ def values_of(tensor: Tensor) -> Tensor | None:
     return tensor
 
 
-def without_autocast(x: Tensor) -> AbstractContextManager[object]:
-    """Switch autocast off: a long sum must not be rounded to half precision at every step."""
-    return torch.autocast(x.device.type, enabled=False) if _autocasts(x) else nullcontext()
+def common_value(t: Tensor) -> int | None:
+    """The value that all entries of an integer tensor have; None if they differ or are unknown."""
+    values = values_of(t)
+    if values is None or values.numel() == 0:
+        return None
+    if values.numel() == 1:
+        return int(values)
+    low, high = values.aminmax()
+    return int(low) if low == high else None
 
 
-def _autocasts(x: Tensor) -> bool:
+def autocasts(x: Tensor) -> bool:
     return not x.is_meta and torch.is_autocast_enabled(x.device.type)
+
+
+def dtype_of(module: nn.Module) -> torch.dtype:
+    """The dtype of the weights."""
+    for parameter in module._parameters.values():
+        if parameter is not None:
+            return parameter.dtype
+    return next(module.parameters()).dtype  # all weights have parametrizations
+
+
+def weights_of(module: nn.Module, suffix: str = "") -> Weights:
+    """Read at call time, so that weights swapped in from outside are the ones used."""
+    own = module._parameters
+    names = [name + suffix for name in Weights._fields]
+    # Not in own: weights with a parametrization of torch.nn.utils.
+    return Weights._make([own[n] if n in own else getattr(module, n) for n in names])
 
 
 # Of constructors ---------------------------------------------------------------------------
@@ -79,6 +100,8 @@ def require_dropout(module: nn.Module, dropout: Any, num_layers: int) -> None:
         )
 
 
+INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+
 # Of calls ----------------------------------------------------------------------------------
 
 
@@ -97,8 +120,8 @@ def check_input(module: nn.Module, x: Tensor, input_size: int, dims: tuple[int, 
 
 
 def check_dtype(module: nn.Module, name: str, value: Tensor) -> None:
-    expected = next(module.parameters()).dtype
-    if value.dtype != expected and not _autocasts(value):
+    expected = dtype_of(module)
+    if value.dtype != expected and not autocasts(value):
         raise ValueError(
             f"{type(module).__name__}: {name} dtype ({value.dtype}) does not match weight dtype "
             f"({expected}). Convert it: .to({expected}), or convert the model: .to({value.dtype})"
@@ -120,6 +143,9 @@ def check_state(
     if not isinstance(hx, (tuple, list)) or len(hx) != 2:
         raise RuntimeError(f"{name}: the state must be a tuple (u, t), got {type(hx).__name__}")
     u, t = hx
+    if batched and u.shape == shape and t.shape == shape[:-1]:
+        check_dtype(module, "u", u)
+        return u, _check_steps(module, t)
     dims = len(shape) if batched else len(shape) - 1
     if (u.dim(), t.dim()) != (dims, dims - 1):
         raise RuntimeError(
@@ -136,12 +162,12 @@ def check_state(
 
 def _check_steps(module: nn.Module, t: Tensor) -> Tensor:
     """t as int64, if it counts steps."""
-    if t.is_floating_point() or t.is_complex() or t.dtype == torch.bool:
+    if t.dtype not in INTEGERS:
         raise TypeError(f"{type(module).__name__}: t must hold integers, got {t.dtype}")
     steps = values_of(t)
-    if steps is not None and bool((steps < 0).any()):
+    if steps is not None and steps.numel() and int(steps.min()) < 0:
         raise ValueError(f"{type(module).__name__}: t must not be negative, got {steps.tolist()}")
-    return t.to(torch.int64)
+    return t if t.dtype == torch.int64 else t.to(torch.int64)
 
 
 def check_lengths(module: nn.Module, lengths: Any, x: Tensor, batched: bool) -> Tensor:

@@ -10,13 +10,23 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..basis import BASES, Basis, check_bounded, check_rows, choose_freqs, resolve_basis
+from ..basis import (
+    BASES,
+    Basis,
+    Fourier,
+    Pairs,
+    check_bounded,
+    check_rows,
+    choose_freqs,
+    resolve_basis,
+)
 from ..defaults import BASIS, FREQ_DIM, FREQS_PER_BLOCK, GATE_SIZE, NONLINEARITY, NUM_FREQS
-from ..ops import fru_scan, reference
-from ..ops.weights import exporting
-from .checks import require_size, values_of
+from ..ops import Waves, Weights, backend_for, fru_scan, fru_step, reference
+from ..ops.weights import exporting, runs_eagerly
+from .checks import require_size, values_of, weights_of
 from .recompute import recompute
-from .recurrent import RecurrentCell, RecurrentLayer, weights_of
+from .recurrent import RecurrentCell, RecurrentLayer
+from .stream import FusedStream, Stream
 
 # Steps whose basis rows are held at once. Longer sequences are read in pieces, and the rows of each
 # are recomputed in the backward pass, so that only h grows with the number of steps.
@@ -147,6 +157,14 @@ class FRU(RecurrentLayer):
             return type(self.basis).__name__.lower()
         return super()._argument(name)
 
+    def stream(self, batch: int = 1) -> Stream:
+        """A stream of this layer: ``y = stream(x)``, step by step, see :class:`Stream`."""
+        like = next(self.parameters())
+        fused = like.dtype in (torch.float32, torch.float64) and not self.bidirectional
+        if fused and backend_for(like, self.gate_size) == "numba" and self._waves(0, self.suffix()):
+            return FusedStream(self, batch)
+        return Stream(self, batch)
+
     # Basis --------------------------------------------------------------------------------
 
     def basis_matrix(self, layer: int = 0, reverse: bool = False) -> Tensor:
@@ -163,18 +181,24 @@ class FRU(RecurrentLayer):
         rows = self.basis.rows(steps, self.freqs, phase, self.seq_len)
         return check_rows(rows, steps, self.freqs)
 
-    def _scaled_rows(self, t: Tensor | None, part: slice, suffix: str) -> Tensor:
+    def _scaled_rows(self, t: Tensor | int, part: slice, suffix: str) -> Tensor:
         """c(t) for a part of the sequence: the basis with the factor 1/T of the update rule."""
         return self._basis_rows(self._steps(t, part), suffix) / self.seq_len
 
-    def _steps(self, t: Tensor | None, part: slice) -> Tensor:
+    def _steps(self, t: Tensor | int, part: slice) -> Tensor:
         """Absolute steps of a part: (L,) where all samples agree, or else (L, N)."""
         steps = torch.arange(part.start + 1, part.stop + 1, device=self.freqs.device)
-        if t is not None:
-            agree = values_of((t == t[0]).all()) if t.shape[0] else None
-            together = agree is not None and bool(agree.all())
-            steps = steps + t[0] if together else steps.unsqueeze(-1) + t
+        steps = steps + t if isinstance(t, int) else steps.unsqueeze(-1) + t
         return steps.clamp(max=self.seq_len)  # padding may exceed seq_len
+
+    def _waves(self, t: int, suffix: str) -> Waves | None:
+        """The basis from step t + 1 on, if it is one of waves."""
+        kind = type(self.basis)
+        if kind is Fourier:
+            return Waves(self.freqs, getattr(self, f"phase{suffix}"), t, self.seq_len)
+        if kind is Pairs:
+            return Waves(self.freqs, self.basis.phase(self.freqs), t, self.seq_len)  # type: ignore[attr-defined]
+        return None
 
     # Forward ------------------------------------------------------------------------------
 
@@ -183,15 +207,35 @@ class FRU(RecurrentLayer):
         suffix: str,
         x: Tensor,
         u: Tensor | None,
-        t: Tensor | None,
+        t: Tensor | int,
         *,
         lengths: Tensor | None,
         every_step: bool,
     ) -> tuple[Tensor, Tensor]:
-        taken = x.shape[0] if lengths is None else lengths
-        self._check_time(taken if t is None else t + taken)
+        self._check_time(t + (x.shape[0] if lengths is None else lengths))
         weights = weights_of(self, suffix)
         options: dict[str, Any] = {"nonlinearity": self.nonlinearity, "every_step": every_step}
+        fused = isinstance(t, int) and backend_for(x, self.gate_size) == "numba"
+        waves = self._waves(t, suffix) if fused else None  # type: ignore[arg-type]
+        if waves is not None:
+            outputs, memory = fru_scan(x, u, waves, weights, lengths=lengths, **options)
+        else:
+            outputs, memory = self._scan_pieces(suffix, x, u, t, lengths, weights, options)
+        if outputs is None:
+            outputs = F.linear(memory, weights.weight_uy, weights.bias_y)
+        return outputs, memory
+
+    def _scan_pieces(
+        self,
+        suffix: str,
+        x: Tensor,
+        u: Tensor | None,
+        t: Tensor | int,
+        lengths: Tensor | None,
+        weights: Weights,
+        options: dict[str, Any],
+    ) -> tuple[Tensor | None, Tensor]:
+        """Scan x with rows of the basis from outside, which are held for one piece at a time."""
         outputs, memory, done = [], u, 0
         long = not exporting() and x.shape[0] > PIECE
         for piece in x.split(PIECE) if long else (x,):
@@ -207,8 +251,8 @@ class FRU(RecurrentLayer):
                 outputs.append(y)
             done += piece.shape[0]
         assert memory is not None  # there is one piece at least
-        if not every_step:
-            return F.linear(memory, weights.weight_uy, weights.bias_y), memory
+        if not outputs:
+            return None, memory
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs), memory
 
     def _check_time(self, last: Tensor | int) -> None:
@@ -291,7 +335,21 @@ class FRUCell(RecurrentCell, FRU):
             dtype=dtype,
         )
 
-    def _steps(self, t: Tensor | None, part: slice) -> Tensor:
-        """(1, N): each sample has its own step, so that no value of t decides how to compute."""
-        assert t is not None  # a cell always counts
-        return (t + 1).unsqueeze(0)
+    def _step(self, x: Tensor, u: Tensor | None, t: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Each sample has its own step, so that no value of t decides how to compute."""
+        weights = weights_of(self)
+        self._check_time(1 if t is None else t + 1)
+        if not torch.is_grad_enabled() and backend_for(x, self.gate_size) == "numba":
+            waves = self._waves(0, "")
+            if waves is not None and runs_eagerly(x, u, t, *waves[:2], *weights):
+                return fru_step(x, u, waves, weights, self.nonlinearity, t)
+        if t is None:
+            t = x.new_zeros(x.shape[:1], dtype=torch.int64)
+        u = x.new_zeros(x.shape[0], self.state_size) if u is None else u
+        row = self._basis_rows(t + 1, "") / self.seq_len  # (N, K)
+        narrow, wide = x.dtype, torch.promote_types(x.dtype, torch.float32)
+        if narrow != wide:
+            x, u, weights = x.to(wide), u.to(wide), weights.to(wide)
+        u = reference.step(x, u, row.to(wide), weights, self.nonlinearity)
+        y = F.linear(u, weights.weight_uy, weights.bias_y)
+        return y.to(narrow), u.to(narrow)

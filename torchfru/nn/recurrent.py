@@ -14,18 +14,21 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from ..ops import Weights
 from .checks import (
+    autocasts,
     check_input,
     check_lengths,
     check_state,
+    common_value,
+    dtype_of,
     require_bool,
     require_dropout,
     require_nonlinearity,
     require_size,
     values_of,
-    without_autocast,
+    weights_of,
 )
+from .stream import Stream
 
 State = tuple[Tensor, Tensor]
 Cell = TypeVar("Cell", bound="RecurrentCell")
@@ -83,14 +86,15 @@ class RecurrentLayer(nn.Module):
         suffix: str,
         x: Tensor,
         u: Tensor | None,
-        t: Tensor | None,
+        t: Tensor | int,
         *,
         lengths: Tensor | None,
         every_step: bool,
     ) -> tuple[Tensor, Tensor]:
         """Scan x (L, N, n_in) with one layer: y, (L, N, n_y) or the last (N, n_y), and u (N, n_u).
 
-        ``u`` and ``t`` are None where every sample is at its beginning.
+        ``u`` is None where every sample is at its beginning. ``t`` is one number of steps taken
+        where all samples are known to agree, or else that of each, (N,).
         """
         raise NotImplementedError
 
@@ -226,37 +230,48 @@ class RecurrentLayer(nn.Module):
         self, x: Tensor, hx: State | None, lengths: Tensor | None, return_sequences: bool
     ) -> tuple[Tensor, State]:
         """Scan x (L, N, n_in), checked, with every layer and direction."""
-        dtype, padded = next(self.parameters()).dtype, x.shape[0]
-        with without_autocast(x):
-            x = x.to(dtype)  # differs under autocast only
-            if lengths is not None:
-                x = x[: _longest(x, lengths)]
-                mask = sequence_mask(x, lengths)  # (L, N, 1)
-                x = torch.where(mask, x, 0.0)  # whatever the padding holds, NaN included
-            output, memories = self._run_layers(x, hx, lengths, return_sequences)
-            if lengths is not None and return_sequences:
-                output = torch.where(mask, output, 0.0)
-                output = nn.functional.pad(output, (0, 0, 0, 0, 0, padded - x.shape[0]))
-            t = memories.new_zeros(memories.shape[:2], dtype=torch.int64) if hx is None else hx[1]
-        return output, (memories, t + (x.shape[0] if lengths is None else lengths))
+        if autocasts(x):  # a long sum must not be rounded to half precision at every step
+            with torch.autocast(x.device.type, enabled=False):
+                dtype = dtype_of(self)
+                hx = None if hx is None else (hx[0].to(dtype), hx[1])
+                return self._forward_padded(x.to(dtype), hx, lengths, return_sequences)
+        padded = x.shape[0]
+        if lengths is not None:
+            x = x[: _longest(x, lengths)]
+            mask = sequence_mask(x, lengths)  # (L, N, 1)
+            x = torch.where(mask, x, 0.0)  # whatever the padding holds, NaN included
+        output, memories = self._run_layers(x, hx, lengths, return_sequences)
+        if lengths is not None and return_sequences:
+            output = torch.where(mask, output, 0.0)
+            output = nn.functional.pad(output, (0, 0, 0, 0, 0, padded - x.shape[0]))
+        taken = x.shape[0] if lengths is None else lengths
+        if hx is not None:
+            return output, (memories, hx[1] + taken)
+        size = memories.shape[:2]
+        if lengths is None:
+            return output, (memories, memories.new_full(size, x.shape[0], dtype=torch.int64))
+        return output, (memories, lengths.expand(size).clone())
 
     def _run_layers(
         self, x: Tensor, hx: State | None, lengths: Tensor | None, return_sequences: bool
     ) -> tuple[Tensor, Tensor]:
         memories: list[Tensor] = []
         directions = (False, True) if self.bidirectional else (False,)
+        common = 0 if hx is None else common_value(hx[1])
         for layer in range(self.num_layers):
             last = layer == self.num_layers - 1
             every_step = return_sequences or not last
             outputs = []
             for reverse in directions:
-                k = len(memories)
-                u, t = (None, None) if hx is None else (hx[0][k].to(x.dtype), hx[1][k])
+                u, t, k = None, common, len(memories)
+                if hx is not None:
+                    u = hx[0][k]
+                    t = common_value(hx[1][k]) if common is None else common
                 y, u = self._scan_layer(
                     self.suffix(layer, reverse),
                     flip(x, lengths) if reverse else x,
                     u,
-                    t,
+                    hx[1][k] if t is None and hx is not None else t,  # type: ignore[arg-type]
                     lengths=lengths,
                     every_step=every_step,
                 )
@@ -266,6 +281,10 @@ class RecurrentLayer(nn.Module):
             if not last:
                 x = nn.functional.dropout(x, self.dropout, self.training)
         return x, memories[0].unsqueeze(0) if len(memories) == 1 else torch.stack(memories)
+
+    def stream(self, batch: int = 1) -> Stream:
+        """A stream of this layer: ``y = stream(x)``, step by step, see :class:`Stream`."""
+        return Stream(self, batch)
 
     # One step, for a model that is exported as a function of tensors ----------------------------
 
@@ -372,19 +391,19 @@ class RecurrentCell(RecurrentLayer):
         x = input if batched else input.unsqueeze(0)
         shape = (x.shape[0], self.state_size)
         u, t = (None, None) if hx is None else check_state(self, hx, 0, batched, shape)
-        with without_autocast(x):
-            dtype = next(self.parameters()).dtype
-            u = x.new_zeros(shape, dtype=dtype) if u is None else u.to(dtype)
-            t = x.new_zeros(shape[:1], dtype=torch.int64) if t is None else t
-            x = x.to(dtype).unsqueeze(0)
-            y, u = self._scan_layer("", x, u, t, lengths=None, every_step=False)
-        t = t + 1
+        if autocasts(x):
+            with torch.autocast(x.device.type, enabled=False):
+                u = None if u is None else u.to(dtype_of(self))
+                y, u = self._step(x.to(dtype_of(self)), u, t)
+        else:
+            y, u = self._step(x, u, t)
+        t = x.new_ones(shape[:1], dtype=torch.int64) if t is None else t + 1
         return (y, (u, t)) if batched else (y.squeeze(0), (u.squeeze(0), t.squeeze(0)))
 
-
-def weights_of(module: nn.Module, suffix: str = "") -> Weights:
-    """Read at call time, so that weights swapped in from outside are the ones used."""
-    return Weights(*[getattr(module, name + suffix) for name in Weights._fields])
+    def _step(self, x: Tensor, u: Tensor | None, t: Tensor | None) -> tuple[Tensor, Tensor]:
+        """y (N, n_y) and u (N, n_u) after one step on x (N, n_in); no t means the start."""
+        t = 0 if t is None else t  # type: ignore[assignment]
+        return self._scan_layer("", x.unsqueeze(0), u, t, lengths=None, every_step=False)  # type: ignore[arg-type]
 
 
 def sequence_mask(x: Tensor, lengths: Tensor) -> Tensor:

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from ..defaults import ALPHAS, GATE_SIZE, NONLINEARITY, STAT_SIZE
 from ..ops import sru, sru_scan
-from .checks import require_size
-from .recurrent import RecurrentCell, RecurrentLayer, weights_of
+from .checks import require_size, weights_of
+from .recurrent import RecurrentCell, RecurrentLayer
 
 
 class SRU(RecurrentLayer):
@@ -102,7 +102,7 @@ class SRU(RecurrentLayer):
         suffix: str,
         x: Tensor,
         u: Tensor | None,
-        t: Tensor | None,
+        t: Tensor | int,
         *,
         lengths: Tensor | None,
         every_step: bool,

@@ -18,14 +18,17 @@ from . import collapsed, gpu, reference, sru
 from .cpu import scan as cpu
 from .cpu import sru as cpu_sru
 from .gpu import check, operator
-from .weights import NONLINEARITIES, Weights, exporting, transforms_active
+from .weights import NONLINEARITIES, Waves, Weights, exporting, transforms_active
 
 __all__ = [
     "NONLINEARITIES",
+    "Waves",
     "Weights",
     "available_backends",
+    "backend_for",
     "chosen_backend",
     "fru_scan",
+    "fru_step",
     "sru_scan",
     "use_backend",
 ]
@@ -39,6 +42,7 @@ if find_spec("triton") is not None:
     _FRU_SCANS["triton"] = operator.scan
 
 _SRU_SCANS: dict[str, Scan] = {"reference": sru.reference_scan, "numba": cpu_sru.scan}
+_WIDE = (torch.float32, torch.float64)
 
 _warned = False
 
@@ -146,17 +150,36 @@ def _choose_here(name: str | None) -> None:
 
 
 def fru_scan(
-    x: Tensor, u: Tensor | None, rows: Tensor, weights: Weights, **options: Any
+    x: Tensor, u: Tensor | None, rows: Tensor | Waves, weights: Weights, **options: Any
 ) -> tuple[Tensor | None, Tensor]:
     """The scan that :func:`torchfru.ops.reference.scan` defines, by the chosen backend.
 
-    u=None means zeros.
+    u=None means zeros. Only the backend "numba" takes Waves.
     """
     # Samples at different times share no A(t): for them only the direct form exists.
-    name = "reference" if rows.dim() == 3 else _pick(x, len(weights.weight_ug))
+    if isinstance(rows, Waves):
+        return _in_float32(_FRU_SCANS["numba"], x, u, rows, weights, **options)
+    name = "reference" if rows.dim() == 3 else backend_for(x, len(weights.weight_ug))
     if u is None and name != "numba":
         u = _empty(x, weights)
     return _in_float32(_FRU_SCANS[name], x, u, rows, weights, **options)
+
+
+def fru_step(
+    x: Tensor,
+    u: Tensor | None,
+    waves: Waves,
+    weights: Weights,
+    nonlinearity: str,
+    times: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """y and u after one step on x (N, n_in), by the backend "numba", without gradients."""
+    if x.dtype in _WIDE:
+        return cpu.step(x, u, waves, weights, nonlinearity, times)
+    wide, u = _wide(x), None if u is None else u.float()
+    waves, weights = waves.to(wide), weights.to(wide)
+    y, after = cpu.step(x.to(wide), u, waves, weights, nonlinearity, times)
+    return y.to(x.dtype), after.to(x.dtype)
 
 
 def sru_scan(
@@ -165,7 +188,7 @@ def sru_scan(
     """The scan that :func:`torchfru.ops.sru.reference_scan` defines, by the chosen backend."""
     chosen = chosen_backend()
     on_cpu = x.device.type == "cpu" or chosen == "numba"
-    name = _pick(x, len(weights.weight_ug)) if on_cpu else chosen
+    name = backend_for(x, len(weights.weight_ug)) if on_cpu else chosen
     if u is None and name != "numba":
         u = _empty(x, weights)
     return _in_float32(_SRU_SCANS.get(name, sru.fast_scan), x, u, alphas, weights, **options)
@@ -175,10 +198,10 @@ def _empty(x: Tensor, weights: Weights) -> Tensor:
     return x.new_zeros(x.shape[1], weights.weight_ug.shape[1])
 
 
-def _pick(x: Tensor, n_g: int) -> str:
+def backend_for(x: Tensor, n_g: int) -> str:
     """The chosen backend, or the best one for the tensor at hand."""
     wide, chosen = _wide(x), chosen_backend()
-    on_cpu = x.device.type == "cpu" and wide in (torch.float32, torch.float64)
+    on_cpu = x.device.type == "cpu" and wide in _WIDE
     if chosen == "numba" and not on_cpu:
         raise ValueError(
             f"use_backend: 'numba' computes on the CPU in float32 or float64, not on "
@@ -214,16 +237,18 @@ def _warn_once() -> None:
 
 
 def _in_float32(
-    scan: Scan, x: Tensor, u: Tensor | None, rates: Tensor, weights: Weights, **options: Any
+    scan: Scan, x: Tensor, u: Tensor | None, rates: Any, weights: Weights, **options: Any
 ) -> tuple[Tensor | None, Tensor]:
     """Run a scan in float32 at least: half precision drops the small terms of a long sum."""
     wide, narrow = _wide(x), x.dtype
     if wide == narrow:
-        return scan(x, u, rates.to(wide), weights, **options)
+        rates = rates if isinstance(rates, Waves) or rates.dtype == wide else rates.to(wide)
+        return scan(x, u, rates, weights, **options)
     before = None if u is None else u.to(wide)
     y, after = scan(x.to(wide), before, rates.to(wide), weights.to(wide), **options)
     return None if y is None else y.to(narrow), after.to(narrow)
 
 
 def _wide(x: Tensor) -> torch.dtype:
-    return torch.promote_types(x.dtype, torch.float32)
+    dtype = x.dtype
+    return dtype if dtype in _WIDE else torch.promote_types(dtype, torch.float32)

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from ..basis import Fourier
+
 
 class Weights(NamedTuple):
     """The matrices of the update rule, named as the layer's parameters are."""
@@ -24,6 +26,47 @@ class Weights(NamedTuple):
     def to(self, dtype: torch.dtype) -> Weights:
         wide: list[Any] = [None if w is None else w.to(dtype) for w in self]
         return Weights(*wide)
+
+
+class Waves(NamedTuple):
+    """Rows of the Fourier basis that a backend may sample itself, for samples at the same time."""
+
+    freqs: Tensor | None  # (K,)
+    phase: Tensor | None  # (K,)
+    start: int  # steps taken before
+    seq_len: int
+
+    def to(self, dtype: torch.dtype) -> Waves:
+        freqs, phase = (None if t is None else t.to(dtype) for t in self[:2])
+        return Waves(freqs, phase, self.start, self.seq_len)
+
+    def rows(self, steps: int) -> Tensor:
+        """c(t) (L, K), with the factor 1/T."""
+        assert self.freqs is not None
+        taken = torch.arange(self.start + 1, self.start + steps + 1, device=self.freqs.device)
+        taken = taken.clamp(max=self.seq_len)  # padding may exceed seq_len
+        return Fourier().rows(taken, self.freqs, self.phase, self.seq_len) / self.seq_len
+
+
+class Inputs(NamedTuple):
+    """Arguments of the operator of the CPU. The basis is ``rows``, or Fourier's with ``freqs``."""
+
+    x: Tensor  # (L, N, n_in)
+    u: Tensor | None  # (N, n_u); None means zeros
+    rows: Tensor | None  # (L, K), with the factor 1/T
+    phase: Tensor | None  # (K,)
+    weight_ug: Tensor
+    bias_g: Tensor | None
+    weight_gh: Tensor
+    weight_xh: Tensor
+    bias_h: Tensor | None
+    weight_uy: Tensor | None  # None computes no outputs
+    bias_y: Tensor | None
+    freqs: Tensor | None  # (K,)
+    lengths: Tensor | None  # (N,)
+    start: int  # steps taken before
+    seq_len: int
+    nonlinearity: str
 
 
 def block_sizes(rows: Tensor, n_u: int, n_h: int) -> tuple[int, int, int]:
@@ -54,7 +97,22 @@ def transforms_active(*gradients: Tensor | None) -> bool:
     """
     if torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0:
         return True
-    return not all(g is None or torch._C._has_storage(g) for g in gradients)
+    with_values = [g for g in gradients if g is not None]
+    return not all(map(torch._C._has_storage, with_values))
+
+
+def runs_eagerly(*tensors: Tensor | None) -> bool:
+    """Whether a kernel may be called at once: nobody watches what torch does with these tensors.
+
+    A compiler, a tracer, a dispatch mode, or a tensor of a class of its own has to see an operator.
+    """
+    watched = torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
+    if watched or torch._C._len_torch_dispatch_stack() or transforms_active():
+        return False
+    return _PLAIN.issuperset(map(type, tensors))
+
+
+_PLAIN = {Tensor, torch.nn.Parameter, type(None)}
 
 
 # The loop over time ----------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The loop with vectors of samples: its kernels, and their layouts and threads.
+"""The loop with vectors of samples.
 
 A vector holds one number of each of 8 or 16 samples. A row of one or two such vectors keeps its z
 in the first cache for a segment of steps; then comes the next row, while A(t) of the segment is
@@ -7,31 +7,17 @@ still in the second.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-import torch
-from torch import Tensor
-
-from .nonlinear import KINDS, apply, apply_backward, keep_before
-from .runtime import (
-    kernel_arrays,
-    padded,
-    pooled_empty,
-    round_up,
-    run,
-    split_range,
-    sum_over_threads,
-)
+from .nonlinear import apply, apply_backward, keep_before
+from .outputs import hidden_of, new_hidden_of
 from .simd import (
-    MAX_TILE,
     SEGMENT,
-    VECTOR_BYTES,
     WIDE,
     add,
     add_dots,
     add_outer,
     add_scaled,
     add_store_sums,
+    array_at,
     kernel,
     lane_sums,
     load_row,
@@ -42,7 +28,6 @@ from .simd import (
     zeros_tile,
 )
 
-CHUNK = 800  # steps that are taken at once; a multiple of SEGMENT
 # Rows of samples that share one sum over samples; more would leave the cache.
 ROWS_AT_ONCE = 4 if WIDE else 8
 # Sums over samples are made in blocks of some entries of g times some of h: 3 times 5 are 15 sums,
@@ -51,18 +36,19 @@ ROWS_AT_ONCE = 4 if WIDE else 8
 G_UNIT, H_UNIT = 3 if WIDE else 2, 5
 BLOCK = G_UNIT * H_UNIT
 
-# x (L, n_in, N), a (L, n_g, n_h), w2 (n_g, n_h), u_in (n_in, n_h), b2 (n_h,), h and d_h (L, rows,
-# n_h, row), z and d_z (rows, n_g, row), z_checkpoints (segments, rows, n_g, row); stop (N,) says
-# after how many steps a sample ends, and is (0,) where none does. The part of h that belongs to a
-# row of samples and a step is one block: parts at distances of some power of two would push each
-# other out of the cache. A kernel works on the rows of samples first..last-1. ``tile`` is a tuple
-# as long as the part of h that is held in registers, ``width`` one as long as a row has vectors.
+# x (L, n_in, N), a (L, n_g n_h and more), w2 (n_g, n_h), u_in (n_in, n_h), b2 (n_h,), h and d_h
+# (L, rows, n_h, row), z and d_z (rows, n_g, row), z_checkpoints (segments, rows, n_g, row). stop
+# (N,) says after how many steps a sample ends, and is (0,) where none does. The part of h that
+# belongs to a row of samples and a step is one block: parts at distances of some power of two
+# would push each other out of the cache. A kernel works on the rows of samples first..last-1.
+# ``tile`` is a tuple as long as the part of h that is held in registers, ``width`` one as long as
+# a row has vectors.
 
 
 @kernel
 def batch_forward(x, a, w2, u_in, b2, stop, z, z_checkpoints, h, kind, tile, width, first, last):
     """Write h and z_checkpoints, and carry z through all steps."""
-    steps, n_g, n_h = a.shape
+    steps, (n_g, n_h), a_step = a.shape[0], w2.shape, a.shape[1]
     n_in, samples, rows, row = x.shape[1], x.shape[2], h.shape[1], z.shape[2]
     for begin in range(0, steps, SEGMENT):
         for r in range(first, last):
@@ -85,14 +71,14 @@ def batch_forward(x, a, w2, u_in, b2, stop, z, z_checkpoints, h, kind, tile, wid
                     h_tile = load_tile(h, ((t * rows + r) * n_h + j) * row, row, tile, width)
                     for i in range(0, n_g, G_UNIT):
                         z_tile = load_tile(z, z_at + i * row, row, G_UNIT, width)
-                        z_tile = add_dots(z_tile, a, (t * n_g + i) * n_h + j, n_h, h_tile, width)
+                        z_tile = add_dots(z_tile, a, t * a_step + i * n_h + j, n_h, h_tile, width)
                         store_tile(z, z_at + i * row, row, z_tile, width)
 
 
 @kernel
 def _replay(a, x, h, z, g, kind, tile, width, begin, end, first, last):
     """g, and x behind it, for the steps of one segment, from z before it and its h."""
-    _, n_g, n_h = a.shape
+    n_g, n_h, a_step = z.shape[1], h.shape[2], a.shape[1]
     n_in, samples, rows, row = x.shape[1], x.shape[2], h.shape[1], z.shape[2]
     for r in range(last - first):
         for t in range(begin, end):
@@ -108,14 +94,14 @@ def _replay(a, x, h, z, g, kind, tile, width, begin, end, first, last):
                     z_tile = load_tile(z, z_at, row, G_UNIT, width)
                     if j == 0:  # z is not changed yet
                         store_tile(g, g_at + i * row, row, apply(kind, z_tile), width)
-                    z_tile = add_dots(z_tile, a, (t * n_g + i) * n_h + j, n_h, h_tile, width)
+                    z_tile = add_dots(z_tile, a, t * a_step + i * n_h + j, n_h, h_tile, width)
                     store_tile(z, z_at, row, z_tile, width)
 
 
 @kernel
 def _hidden_backward(a, h, stop, d_h, d_z, kind, tile, width, t, first, last):
     """d_h at step t: what comes from outside the loop and through z, and then through phi."""
-    _, n_g, n_h = a.shape
+    n_g, n_h, a_step = d_z.shape[1], h.shape[2], a.shape[1]
     rows, row = h.shape[1], d_z.shape[2]
     for r in range(first, last):
         for j in range(0, n_h, len(tile)):
@@ -123,7 +109,7 @@ def _hidden_backward(a, h, stop, d_h, d_z, kind, tile, width, t, first, last):
             sums = load_tile(d_h, at, row, tile, width)
             for i in range(n_g):
                 z_row = load_row(d_z, (r * n_g + i) * row, width)
-                sums = add_scaled(sums, a, (t * n_g + i) * n_h + j, z_row)
+                sums = add_scaled(sums, a, t * a_step + i * n_h + j, z_row)
             sums = apply_backward(kind, sums, load_tile(h, at, row, tile, width))
             if stop.size:
                 sums = keep_before(sums, load_row(stop, r * row, width), t)
@@ -220,15 +206,13 @@ def batch_backward(
 ):
     """All steps backwards: d_h becomes d(U x + b2), d_z is carried to before the first step.
 
-    d_a (L, blocks, sums) and d_w (blocks, sums) are added to, or written if ``overwrite``; sums is
-    BLOCK, and zeros up to whole vectors. W2, U and b2 are all weights of h, and get their
+    d_a (L, blocks, sums) is added to, or written if ``overwrite``, d_w (blocks, sums) is added to;
+    sums is BLOCK, and zeros up to whole vectors. W2, U and b2 are all weights of h, and get their
     gradients in one go: d_w is that of g, then x, then 1.
 
     z (rows, n_g, row), g (SEGMENT, rows, n_g + n_in + 1 and more, row) and w_sums (blocks, BLOCK,
     vector) are scratch for the rows that the kernel works on.
     """
-    if overwrite:
-        d_w[:] = 0
     w_sums[:] = 0
     one = w2.shape[0] + x.shape[1]
     g[:, :, one] = 1
@@ -250,172 +234,33 @@ def batch_backward(
         add_store_sums(d_w, block * d_w.shape[1], w_block)
 
 
-# The loop ----------------------------------------------------------------------------------------
+# A chunk of steps ------------------------------------------------------------------------------
 
 
-class LoopGradients(NamedTuple):
-    """Gradients that the loop finds over a chunk of steps."""
-
-    a: Tensor  # of A(t), laid out, (L, sums)
-    w2: Tensor  # (n_h, n_g)
-    u_in: Tensor  # (n_h, n_in)
-    b2: Tensor  # (n_h,)
-
-
-def time_chunks(steps: int, chunk: int) -> list[tuple[slice, slice]]:
-    """Chunks of the steps, and the segments of each, whose z is kept."""
-    ends = [(start, min(start + chunk, steps)) for start in range(0, steps, chunk)]
-    return [(slice(a, b), slice(a // SEGMENT, -(-b // SEGMENT))) for a, b in ends]
+@kernel
+def batch_chunk(plan, like, x, w2, u_in, b2, stop, z, kind, tile, width, first, last):
+    """The steps of a chunk for rows first..last-1 of samples: h, z_checkpoints and z."""
+    p = plan[0]
+    a = array_at(p.a, (p.length, p.numbers), like, False)
+    shape = (p.segments - p.begin // SEGMENT, p.rows, p.n_g_pad, p.row)
+    at = p.checkpoints + p.begin // SEGMENT * p.rows * p.n_g_pad * p.row * like.itemsize
+    z_checkpoints, h = array_at(at, shape, like, True), new_hidden_of(p, like)
+    batch_forward(x, a, w2, u_in, b2, stop, z, z_checkpoints, h, kind, tile, width, first, last)
 
 
-class BatchLoop:
-    """The loop for more than a few samples."""
-
-    def __init__(
-        self, w2: Tensor, u_in: Tensor, b2: Tensor | None, samples: int, nonlinearity: str
-    ) -> None:
-        self.n_h, self.n_g = w2.shape
-        self.n_in = u_in.shape[1]
-        self.samples, self.kind = samples, KINDS[nonlinearity]
-        vector = VECTOR_BYTES // w2.element_size()
-        self.width = 1 if samples <= vector else 2
-        self.row = self.width * vector
-        self.rows = -(-samples // self.row)
-        self.lanes = self.rows * self.row  # samples, and padding
-        self.n_g_padded = round_up(self.n_g, G_UNIT)
-        self.n_h_padded = round_up(self.n_h, H_UNIT)
-        self.tiles = (self.rows, self.n_h_padded, self.row)  # of h at a step
-        self.n_in_padded = round_up(self.n_in + 1, G_UNIT)  # the inputs, and 1 for b2
-        self.sums = round_up(BLOCK, vector)  # a block of sums in memory
-        self.numbers = self.n_g_padded * self.n_h_padded  # in A(t)
-        tile = MAX_TILE if self.n_h_padded % MAX_TILE == 0 else H_UNIT
-        self.shape = ((0,) * tile, (0,) * self.width)
-        self.w2 = padded(w2.t(), (self.n_g_padded, self.n_h_padded))
-        self.u_in = padded(u_in.t(), (self.n_in, self.n_h_padded))
-        b2 = u_in.new_zeros(0) if b2 is None else b2
-        self.b2 = padded(b2, (self.n_h_padded,))
-        self.scratch: list[list[Tensor]] = []  # of each thread
-
-    def chunks(self, steps: int) -> list[tuple[slice, slice]]:
-        return time_chunks(steps, CHUNK)
-
-    def new_hidden(self, steps: int) -> Tensor:
-        return pooled_empty((steps, *self.tiles), self.w2)
-
-    def new_checkpoints(self, steps: int) -> Tensor:
-        segments = -(-steps // SEGMENT)
-        return pooled_empty((segments, self.rows, self.n_g_padded, self.row), self.w2)
-
-    def pack_z(self, z: Tensor) -> Tensor:
-        """(N, n_g) laid out for the kernels, in memory of its own."""
-        z = padded(z, (self.lanes, self.n_g_padded))
-        by_row = z.view(self.rows, self.row, -1).transpose(1, 2)
-        return by_row.clone(memory_format=torch.contiguous_format)
-
-    def unpack_z(self, z: Tensor) -> Tensor:
-        z = z.transpose(1, 2).reshape(self.lanes, -1)
-        return z[: self.samples, : self.n_g]
-
-    def forward(
-        self, x: Tensor, a: Tensor, stop: Tensor | None, z: Tensor, z_checkpoints: Tensor, h: Tensor
-    ) -> None:
-        """Read x (L, N, n_in) with A(t), laid out, (L, numbers); write z, z_checkpoints and h."""
-        a = a.view(-1, self.n_g_padded, self.n_h_padded)
-        reads = (self._inputs(x), a, self.w2, self.u_in, self.b2, self._stops(stop))
-        arguments = kernel_arrays(reads, write=(z, z_checkpoints, h))
-
-        def work(_: int, part: range) -> None:
-            batch_forward(*arguments, self.kind, *self.shape, part.start, part.stop)
-
-        run(work, split_range(self.rows))
-
-    def backward(
-        self,
-        x: Tensor,
-        a: Tensor,
-        stop: Tensor | None,
-        z_checkpoints: Tensor,
-        h: Tensor,
-        d_h: Tensor,
-        d_z: Tensor,
-    ) -> LoopGradients:
-        """Run the steps of x (L, N, n_in) backwards; write d_z.
-
-        d_h, the gradient that reaches h from outside the loop, becomes that of U x + b2.
-        """
-        a = a.view(-1, self.n_g_padded, self.n_h_padded)
-        reads = (a, self.w2, self._inputs(x), self._stops(stop), z_checkpoints, h)
-        arguments = kernel_arrays(reads, write=(d_h, d_z))
-        parts = split_range(self.rows)
-        self.scratch = self.scratch or self._new_scratch(len(parts))
-        scratch = [(own[0][: len(x)], *own[1:]) for own in self.scratch]
-
-        def work(index: int, part: range) -> None:
-            own = kernel_arrays((), write=scratch[index])
-            for first in part[::ROWS_AT_ONCE]:
-                rows = (first, min(first + ROWS_AT_ONCE, part.stop))
-                overwrite = first == part.start
-                batch_backward(*arguments, *own, self.kind, *self.shape, *rows, overwrite)
-
-        run(work, parts)
-        d_a = sum_over_threads([own[0] for own in scratch]).flatten(1)
-        d_w = sum_over_threads([own[1] for own in scratch]).view(1, -1)
-        d_w = self._unblock(d_w)[0].flatten(2).flatten(0, 1)[:, : self.n_h].t()  # (n_h, factors)
-        sizes = (self.n_g, self.n_g_padded - self.n_g, self.n_in, self.n_in_padded - self.n_in)
-        d_w2, _, d_u_in, d_one = d_w.split(sizes, 1)
-        return LoopGradients(d_a, d_w2, d_u_in, d_one[:, 0])
-
-    def _inputs(self, x: Tensor) -> Tensor:
-        """(L, N, n_in) as (L, n_in, lanes)."""
-        return padded(x.transpose(1, 2), (len(x), self.n_in, self.lanes))
-
-    def _new_scratch(self, parts: int) -> list[list[Tensor]]:
-        """For each thread: d_a, d_w, z, g and sums."""
-        rows, vector = min(self.rows, ROWS_AT_ONCE), self.row // self.width
-        factors = self.n_g_padded + self.n_in_padded
-        shapes = (
-            (CHUNK, self._blocks(self.n_g_padded), self.sums),  # d_a
-            (self._blocks(factors), self.sums),  # d_w
-            (rows, self.n_g_padded, self.row),  # z
-            (SEGMENT, rows, factors, self.row),  # g
-            (self._blocks(factors), BLOCK, vector),  # sums that are still vectors
-        )
-        return [[pooled_empty(shape, self.w2) for shape in shapes] for _ in range(parts)]
-
-    def lay_out(self, matrices: Tensor) -> Tensor:
-        """Matrices (K, n_g, n_h) as A(t) lies in memory: (K, numbers)."""
-        return padded(matrices, (len(matrices), self.n_g_padded, self.n_h_padded)).flatten(1)
-
-    def lay_out_sums(self, matrices: Tensor) -> Tensor:
-        """Matrices (K, n_g, n_h) as the gradient of A(t) does, in blocks: (K, sums)."""
-        blocks = self._blocks(self.n_g_padded)
-        sums = matrices.new_zeros(len(matrices), blocks * self.sums)
-        shape = (len(matrices), self.n_g_padded, self.n_h_padded)
-        whole = matrices if matrices.shape == shape else padded(matrices, shape)
-        parts = whole.unflatten(2, (-1, H_UNIT)).unflatten(1, (-1, G_UNIT))
-        self._unblock(sums).copy_(parts)
-        return sums
-
-    def pick_up_sums(self, flat: Tensor) -> Tensor:
-        """The matrices (K, n_g, n_h) that :meth:`lay_out_sums` laid out."""
-        return self._unblock(flat).flatten(3).flatten(1, 2)[:, : self.n_g, : self.n_h]
-
-    def _blocks(self, rows: int) -> int:
-        """Blocks of sums in a matrix of so many rows, n_h wide."""
-        return rows // G_UNIT * (self.n_h_padded // H_UNIT)
-
-    def _unblock(self, flat: Tensor) -> Tensor:
-        """A view of blocks of sums (K, sums) as matrices (K, rows, n_h), whose rows come in groups
-        of G_UNIT, and columns in groups of H_UNIT: (K, groups, G_UNIT, groups, H_UNIT)."""
-        across = self.n_h_padded // H_UNIT
-        blocks = flat.view(len(flat), -1, across, self.sums)[..., :BLOCK]
-        return blocks.unflatten(3, (G_UNIT, H_UNIT)).transpose(2, 3)
-
-    def _stops(self, stop: Tensor | None) -> Tensor:
-        """Where each lane ends. A lane without a sample ends at once: it could overflow, and
-        inf * 0 is NaN."""
-        if stop is None:
-            if self.lanes == self.samples:
-                return self.w2.new_empty(0)
-            stop = self.w2.new_full((self.samples,), float("inf"))
-        return padded(stop.to(self.w2.dtype), (self.lanes,))
+@kernel
+def batch_chunk_backward(
+    plan, like, x, w2, stop, d_h, d_z, d_a, d_w, z, g, w_sums, kind, tile, width, first, last
+):
+    """The steps of a chunk backwards for rows first..last-1 of samples, see ``batch_backward``."""
+    p = plan[0]
+    a, h = array_at(p.a, (p.length, p.numbers), like, False), hidden_of(p, like)
+    shape = (p.segments - p.begin // SEGMENT, p.rows, p.n_g_pad, p.row)
+    at = p.checkpoints + p.begin // SEGMENT * p.rows * p.n_g_pad * p.row * like.itemsize
+    kept = array_at(at, shape, like, False)
+    for begin in range(first, last, ROWS_AT_ONCE):
+        rows = (begin, min(begin + ROWS_AT_ONCE, last))
+        batch_backward(
+            a, w2, x, stop, kept, h, d_h, d_z, d_a, d_w, z, g, w_sums, kind, tile, width,
+            rows[0], rows[1], begin == first,
+        )  # fmt: skip

@@ -1,35 +1,22 @@
-"""u and y from h: matrix products over time for u, and kernels for y at every step.
+"""u and y from h, y at every step, and their gradients, for both forms of the loop.
 
 h, and its gradient, are (L, rows, n_h, row): samples in rows, with zeros where n_h and the samples
-are padded.
+are padded. ``p`` is the record of :mod:`.plan`, ``like`` an array of the dtype.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
-import torch
-from torch import Tensor
 
-from ..weights import block_sizes
-from .runtime import (
-    kernel_arrays,
-    padded,
-    padded_copy,
-    product,
-    round_up,
-    run,
-    split_range,
-    sum_over_threads,
-)
+from .products import add_product, transposed
 from .simd import (
-    VECTOR_BYTES,
     add_dot,
     add_outer,
     add_scaled,
     add_store_sums,
+    array_at,
     kernel,
+    lanes_of,
     load_row,
     load_tile,
     store_row,
@@ -37,215 +24,231 @@ from .simd import (
     zeros_tile,
 )
 
-
-def by_sample(hidden: Tensor, samples: int) -> Tensor:
-    """From (L, rows, n_h, row): (L, N, n_h)."""
-    return hidden.transpose(2, 3).flatten(1, 2)[:, :samples]
+UNIT = 5  # rows of E(t) at once; n_h is padded to it
 
 
-def add_by_sample(hidden: Tensor, change: Tensor) -> None:
-    """Add (L, N, n_h) to (L, rows, n_h, row)."""
-    rows, width, row = hidden.shape[1:]
-    whole = padded(change, (len(change), rows * row, width)).unflatten(1, (rows, row))
-    hidden.add_(whole.transpose(2, 3))
+@kernel
+def hidden_of(p, like):
+    """h of a chunk."""
+    at = p.h + p.begin * p.rows * p.h_row * p.row * like.itemsize
+    return array_at(at, (p.length, p.rows, p.h_row, p.row), like, False)
+
+
+@kernel
+def new_hidden_of(p, like):
+    """h of a chunk, to be written."""
+    at = p.h + p.begin * p.rows * p.h_row * p.row * like.itemsize
+    return array_at(at, (p.length, p.rows, p.h_row, p.row), like, True)
+
+
+# Inputs ----------------------------------------------------------------------------------------
+
+
+@kernel
+def read_inputs(plan, like, x, w2, u_in, b2, stop, z, first, last):
+    """Lay out what the loop reads, for rows first..last-1 of samples.
+
+    x (L, n_in, lanes) is that of the chunk, from a tensor with any strides; where it is U x + b2
+    already and vectors lie along z, it goes to h. stop has the steps of the chunk after which each
+    lane ends; a lane without a sample ends at once: it could overflow, and inf * 0 is NaN. z is
+    written before the first step; it is empty in the backward pass.
+    """
+    p = plan[0]
+    samples = min(last * p.row, p.samples)
+    source = array_at(p.x, (1 << 60,), like, False)
+    if p.row == 1:
+        h = new_hidden_of(p, like)
+        for t in range(p.length if z.size else 0):  # not in the backward pass
+            for n in range(first, last):
+                at = (p.begin + t) * p.x_step + n * p.x_sample
+                for j in range(p.h_row):
+                    h[t, n, j, 0] = source[at + j] if j < p.n_h else 0
+    else:
+        for t in range(p.length):
+            for i in range(p.n_in):
+                at = (p.begin + t) * p.x_step + i * p.x_feature
+                for n in range(first * p.row, samples):
+                    x[t, i, n] = source[at + n * p.x_sample]
+                for n in range(samples, last * p.row):
+                    x[t, i, n] = 0
+    _read_weights(p, like, w2, u_in, b2)
+    lengths = array_at(p.lengths, (p.samples,), np.empty(0, np.int64), False)
+    for n in range(stop.size):
+        stop[n] = 0 if n >= p.samples else lengths[n] - p.begin if p.lengths else np.inf
+    if z.size and p.begin == 0:
+        start = array_at(p.z_start, (p.samples, p.n_g), like, False)
+        z[first:last] = 0
+        for n in range(first * p.row, samples if p.z_start else first * p.row):
+            for i in range(p.n_g):
+                z[n // p.row, i, n % p.row] = start[n if p.has_u else 0, i]
+
+
+@kernel
+def _read_weights(p, like, w2, u_in, b2):
+    """W2 (n_g, n_h), or transposed where vectors lie along z, U (n_in, n_h) and b2, padded.
+
+    All threads write the same.
+    """
+    weight = array_at(p.weight_gh, (p.n_h, p.n_g), like, False)
+    for j in range(p.n_h):
+        for i in range(p.n_g):
+            if p.row == 1:
+                w2[j, i] = weight[j, i]
+            else:
+                w2[i, j] = weight[j, i]
+    weight = array_at(p.weight_xh, (p.n_h, p.n_in), like, False)
+    bias = array_at(p.bias_h, (p.n_h,), like, False)
+    for j in range(p.n_h if b2.size else 0):
+        b2[j] = bias[j] if p.bias_h else 0
+        for i in range(p.n_in):  # x may be U x + b2
+            u_in[i, j] = weight[j, i] if p.weight_xh else i == j
 
 
 # u ---------------------------------------------------------------------------------------------
 
 
-class Memory:
-    """sum_t C(t) h(t) and its gradients, slice by slice of h: each slice is a matrix product.
+@kernel
+def finish_chunk(plan, like, c, e, memory, y_now, first, last):
+    """y and u from h, for rows first..last-1 of samples; memory (K, lanes of h) sums c(t) h(t)."""
+    p, part = plan[0], plan[0].h_row * plan[0].row
+    h = hidden_of(p, like).reshape((p.length, p.rows * part))
+    add_product(c, h, memory, p.begin == 0, first * part, last * part)
+    end = min(last * p.row, p.samples)
+    if p.n_y:
+        outputs(p, like, e, y_now, first * p.row, end)
+    if p.begin + p.length == p.steps:
+        write_memory(p, like, memory, first * p.row, end)
 
-    h comes as (L, rows, n_h, row), the sums are held as (m, M, rows * d * row): slice, block, and
-    the d entries of every sample. A slice that is all of h has the zeros behind h as well.
-    """
 
-    def __init__(self, rows: Tensor, n_u: int, n_h: int, tiles: tuple[int, int, int]) -> None:
-        self.rows, self.tiles, self.n_u = rows, tiles, n_u
-        self.blocks, self.per_block, self.freq_dim = block_sizes(rows, n_u, n_h)
-        self.width = tiles[1] if self.per_block == 1 else self.freq_dim
+@kernel
+def reach_hidden(plan, like, c, dc, e, d_memory, by_phase, d_y_now, d_h, d_e, first, last):
+    """The gradient that reaches h from u and y; and the derivative of the memory by the phases."""
+    p, part = plan[0], plan[0].h_row * plan[0].row
+    columns, end, is_last = (
+        p.rows * part,
+        min(last * p.row, p.samples),
+        p.begin + p.length == p.steps,
+    )
+    if is_last:
+        read_memory_gradient(p, like, d_memory, first * p.row, end)
+    flat = d_h.reshape((p.length, columns))
+    add_product(transposed(c), d_memory, flat, True, first * part, last * part)
+    if dc.size:
+        h = hidden_of(p, like).reshape((p.length, columns))
+        add_product(dc, h, by_phase, is_last, first * part, last * part)
+    if p.d_y:
+        outputs_backward(p, like, e, hidden_of(p, like), d_y_now, d_h, d_e, first * p.row, end)
 
-    def empty(self) -> Tensor:
-        rows, _, row = self.tiles
-        return self.rows.new_empty(self.per_block, self.blocks, rows * self.width * row)
 
-    def _split(self, hidden: Tensor) -> Iterator[Tensor]:
-        """The slices of h, (L, rows, d, row) each."""
-        for i in range(self.per_block):
-            yield hidden[:, :, i * self.width : (i + 1) * self.width]
+@kernel
+def write_memory(p, like, memory, first, last):
+    """u (N, n_u) after the last step, of samples first..last-1."""
+    n_u = p.count * p.freq_dim
+    u = array_at(p.u, (p.samples, n_u), like, True)
+    before = array_at(p.u_start, (p.samples, n_u), like, False)
+    for n in range(first, last):
+        for k in range(p.count):
+            place = (n // p.row * p.h_row + k % p.per_block * p.freq_dim) * p.row + n % p.row
+            for j in range(p.freq_dim):
+                at = k * p.freq_dim + j
+                u[n, at] = memory[k, place + j * p.row] + (before[n, at] if p.u_start else 0)
 
-    def _slices(self, rows: Tensor, hidden: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """The columns of rows (L, M), and the part of h (L, ...), that belong together."""
-        for i, part in enumerate(self._split(hidden)):
-            yield rows[:, i :: self.per_block], part.flatten(1)
 
-    def add_products(self, rows: Tensor, hidden: Tensor, total: Tensor, overwrite: bool) -> None:
-        """total += sum_t C(t) h(t), or = if ``overwrite``."""
-        for (c, h), out in zip(self._slices(rows, hidden), total, strict=True):
-            out.addmm_(c.t(), h, beta=0 if overwrite else 1)
+@kernel
+def read_memory_gradient(p, like, d_memory, first, last):
+    """The inverse of :func:`write_memory`: d_memory, zeros so far, from the gradient of u."""
+    d_u = array_at(p.d_u, (p.samples, p.count * p.freq_dim), like, False)
+    for n in range(first, last if p.d_u else first):
+        for k in range(p.count):
+            place = (n // p.row * p.h_row + k % p.per_block * p.freq_dim) * p.row + n % p.row
+            for j in range(p.freq_dim):
+                d_memory[k, place + j * p.row] = d_u[n, k * p.freq_dim + j]
 
-    def products_backward(self, rows: Tensor, d_total: Tensor, out: Tensor) -> None:
-        """The gradient of h, written to ``out``."""
-        if self.per_block == 1:
-            torch.mm(rows, d_total[0], out=out.flatten(1))
-            return
-        for i, part in enumerate(self._split(out)):
-            part.copy_((rows[:, i :: self.per_block] @ d_total[i]).view(part.shape))
 
-    def rows_backward(self, hidden: Tensor, d_total: Tensor, out: Tensor) -> None:
-        """The gradient of rows (L, K), written to ``out``."""
-        for (d_c, h), d in zip(self._slices(out, hidden), d_total, strict=True):
-            d_c.t().addmm_(d, h.t(), beta=0)
-
-    def to_blocks(self, weight: Tensor) -> Tensor:
-        """W (n, n_u) as (K, n, n_h): the columns of frequency k where its slice of h is."""
-        blocks, per_block, freq_dim = self.blocks, self.per_block, self.freq_dim
-        parts = weight.unflatten(1, (blocks, per_block, freq_dim))  # (n, M, m, d)
-        if per_block == 1:
-            return parts.squeeze(2).transpose(0, 1)
-        full = weight.new_zeros(blocks, per_block, len(weight), per_block, freq_dim)
-        full.diagonal(dim1=1, dim2=3).copy_(parts.permute(1, 0, 3, 2))
-        return full.flatten(3).flatten(0, 1)
-
-    def from_blocks(self, full: Tensor) -> Tensor:
-        """The inverse of :meth:`to_blocks`: (n, n_u)."""
-        full = full.unflatten(2, (self.per_block, -1)).unflatten(0, (self.blocks, -1))
-        return full.diagonal(dim1=1, dim2=3).permute(1, 0, 3, 2).flatten(1)  # (n, M, m, d)
-
-    def gather(self, total: Tensor, samples: int) -> Tensor:
-        """As u is: (N, n_u)."""
-        u = total.new_empty(self.tiles[0] * self.tiles[2], self.n_u)
-        self._by_sample(u).copy_(self._by_row(total))
-        return u[:samples]
-
-    def scatter(self, u: Tensor) -> Tensor:
-        """From (N, n_u), with zeros where there is no sample."""
-        total = self.empty()
-        if self.width != self.freq_dim:
-            total.zero_()
-        u = padded(u, (self.tiles[0] * self.tiles[2], self.n_u))
-        self._by_row(total).copy_(self._by_sample(u))
-        return total
-
-    def _by_row(self, total: Tensor) -> Tensor:
-        """The sums as (rows, M, m, d, row)."""
-        rows, _, row = self.tiles
-        whole = total.view(self.per_block, self.blocks, rows, self.width, row)
-        return whole[:, :, :, : self.freq_dim].permute(2, 1, 0, 3, 4)
-
-    def _by_sample(self, u: Tensor) -> Tensor:
-        """u (lanes, n_u) as (rows, M, m, d, row)."""
-        rows, _, row = self.tiles
-        parts = u.view(rows, row, self.blocks, self.per_block, self.freq_dim)
-        return parts.permute(0, 2, 3, 4, 1)
+@kernel
+def write_gradients(plan, like, d_h, d_z, first, last):
+    """Those of U x + b2, (L, N, n_h), and of z (N, n_g) before the first step, after the loop."""
+    p = plan[0]
+    end, row = min(last * p.row, p.samples), p.row
+    at = p.d_x + p.begin * p.samples * p.n_h * like.itemsize
+    d_x = array_at(at, (p.length, p.samples, p.n_h), like, True)
+    for t in range(p.length if p.d_x else 0):
+        for n in range(first * row, end):
+            for j in range(p.n_h):
+                d_x[t, n, j] = d_h[t, n // row, j, n % row]
+    out = array_at(p.d_z, (p.samples, p.n_g), like, True)
+    for n in range(first * row, end if p.begin == 0 else first * row):
+        for i in range(p.n_g):
+            out[n, i] = d_z[n // row, i, n % row]
 
 
 # y at every step -------------------------------------------------------------------------------
 #
-# e (L, n_h, n_y) is E(t) transposed, h (L, N, n_h), and total (N, n_y) the running sum, with n_y
-# padded to whole vectors; y and d_y (L, N, n_y) are not padded. ``tile`` is as long as n_h.
+# e (L, n_h n_y) is E(t) transposed, y_now (N, n_y) the running sum, with n_h padded to UNIT and n_y
+# to whole vectors; y and d_y (L, N, n_y) are not padded.
 
 
 @kernel
-def outputs(e, h, total, y, tile, first, last):
-    """y(t) = y(t-1) + E(t) h(t); ``total`` starts as the y before the first step."""
-    steps, n_h, padded = e.shape
-    samples, n_y = y.shape[1], y.shape[2]
-    for t in range(steps):
+def _numbers_of(h, t, n, numbers):
+    """h of one sample at one step."""
+    row = h.shape[3]
+    for j in range(min(numbers.size, h.shape[2])):
+        numbers[j] = h[t, n // row, j, n % row]
+
+
+@kernel
+def outputs(p, like, e, y_now, first, last):
+    """y(t) = y(t-1) + E(t) h(t), for samples first..last-1."""
+    h, width = hidden_of(p, like), y_now.shape[1]
+    at = p.y + p.begin * p.samples * p.n_y * like.itemsize
+    y = array_at(at, (p.length, p.samples, p.n_y), like, True)
+    numbers = np.zeros(e.shape[1] // width, like.dtype)
+    if p.begin == 0:
+        start = array_at(p.y_start, (p.samples, p.n_y), like, False)
         for n in range(first, last):
-            at, numbers = n * padded, (t * samples + n) * n_h
-            for i in range(0, padded, total.shape[2]):
-                columns = load_tile(e, t * n_h * padded + i, padded, tile, 1)
-                store_row(total, at + i, add_dot(load_row(total, at + i, 1), h, numbers, columns))
-            y[t, n] = total[n].ravel()[:n_y]
+            for i in range(width):
+                known = p.y_start and i < p.n_y
+                y_now[n, i] = start[n if p.has_u else 0, i] if known else 0
+    for t in range(p.length):
+        for n in range(first, last):
+            _numbers_of(h, t, n, numbers)
+            for i in range(0, width, lanes_of(like)):
+                total = load_row(y_now, n * width + i, 1)
+                for j in range(0, numbers.size, UNIT):
+                    columns = load_tile(e, t * e.shape[1] + j * width + i, width, UNIT, 1)
+                    total = add_dot(total, numbers, j, columns)
+                store_row(y_now, n * width + i, total)
+            for i in range(p.n_y):
+                y[t, n, i] = y_now[n, i]
 
 
 @kernel
-def outputs_backward(e, h, d_y, total, d_h, d_e, tile, first, last):
-    """The steps backwards: d_h (L, N, n_h) is written, d_e (L, n_h, n_y) added to.
+def outputs_backward(p, like, e, h, d_y_now, d_h, d_e, first, last):
+    """The steps backwards: d_h is added to, d_e (L, n_h n_y) written.
 
-    ``total`` (N, n_y), the gradient of all later y, is read and written.
+    ``d_y_now`` (N, n_y), the gradient of all later y, is read and written.
     """
-    steps, n_h, padded = e.shape
-    samples, n_y, vector = d_y.shape[1], d_y.shape[2], total.shape[2]
-    sums = np.zeros(-(-n_h // vector) * vector, e.dtype)
-    for t in range(steps - 1, -1, -1):
+    width, vector, row = d_y_now.shape[1], lanes_of(like), h.shape[3]
+    at = p.d_y + p.begin * p.samples * p.n_y * like.itemsize
+    d_y = array_at(at, (p.length, p.samples, p.n_y), like, False)
+    numbers = np.zeros(e.shape[1] // width, like.dtype)
+    sums = np.zeros(numbers.size + vector, like.dtype)
+    d_e[:] = 0
+    for t in range(p.length - 1, -1, -1):
         for n in range(first, last):
-            total_n = total[n].ravel()
-            for i in range(n_y):
-                total_n[i] += d_y[t, n, i]
-            products, numbers = zeros_tile(e, tile, 1), (t * samples + n) * n_h
-            for i in range(0, padded, vector):
-                row, place = load_row(total, n * padded + i, 1), t * n_h * padded + i
-                products = add_outer(products, load_tile(e, place, padded, tile, 1), row)
-                rows = add_scaled(load_tile(d_e, place, padded, tile, 1), h, numbers, row)
-                store_tile(d_e, place, padded, rows, 1)
+            for i in range(p.n_y):
+                d_y_now[n, i] += d_y[t, n, i]
+            _numbers_of(h, t, n, numbers)
             sums[:] = 0
-            add_store_sums(sums, 0, products)
-            d_h[t, n] = sums[:n_h]
-
-
-class Outputs:
-    """y at every step, y(t) = y(t-1) + E(t) h(t), and its gradients, chunk by chunk.
-
-    The running sum stays in cache, so that y is written once, and no sum over time is kept.
-    """
-
-    def __init__(self, blocks: Tensor, total: Tensor) -> None:
-        """``blocks`` (K, n_y, n_h) makes E(t) from a row; ``total`` (N, n_y) is the y before."""
-        self.n_y, self.n_h = blocks.shape[1:]
-        self.vector = VECTOR_BYTES // blocks.element_size()
-        self.tile = (0,) * self.n_h
-        width = round_up(self.n_y, self.vector)
-        shape = (len(blocks), self.n_h, width)
-        self.weight = padded(blocks.transpose(1, 2), shape).flatten(1)
-        self.gradient = torch.zeros_like(self.weight)
-        self.total = padded_copy(total, (len(total), width)).view(len(total), -1, self.vector)
-
-    def forward(self, rows: Tensor, hidden: Tensor, y: Tensor) -> None:
-        """Write y (L, N, n_y), from the rows (L, K) and h."""
-        e = product(rows, self.weight).view(len(rows), self.n_h, -1)
-        h = by_sample(hidden, y.shape[1])[:, :, : self.n_h].contiguous()
-        arguments = kernel_arrays((e, h), write=(self.total, y))
-
-        def work(_: int, part: range) -> None:
-            outputs(*arguments, self.tile, part.start, part.stop)
-
-        run(work, split_range(y.shape[1]))
-
-    def backward(
-        self, rows: Tensor, hidden: Tensor, d_y: Tensor, d_h: Tensor, d_rows: Tensor
-    ) -> None:
-        """Add to d_h, d_rows (L, K or none) and the gradient of the weight."""
-        e = product(rows, self.weight).view(len(rows), self.n_h, -1)
-        h = by_sample(hidden, d_y.shape[1])[:, :, : self.n_h].contiguous()
-        parts = split_range(d_y.shape[1])
-        d_e = e.new_zeros(len(parts), *e.shape)
-        found = torch.empty_like(h)
-        arguments = kernel_arrays((e, h, d_y.contiguous()), write=(self.total, found))
-
-        def work(index: int, part: range) -> None:
-            own = kernel_arrays((), write=[d_e[index]])
-            outputs_backward(*arguments, *own, self.tile, part.start, part.stop)
-
-        run(work, parts)
-        add_by_sample(d_h, found)
-        product_backward(sum_over_threads(d_e).flatten(1), rows, self.weight, self.gradient, d_rows)
-
-    def weight_gradient(self) -> Tensor:
-        """Of ``blocks``: (K, n_y, n_h)."""
-        whole = self.gradient.unflatten(1, (self.n_h, -1))
-        return whole[:, :, : self.n_y].transpose(1, 2)
-
-    def sum(self) -> Tensor:
-        """The running sum, (N, n_y)."""
-        return self.total.flatten(1)[:, : self.n_y]
-
-
-def product_backward(
-    d: Tensor, rows: Tensor, weight: Tensor, d_weight: Tensor, d_rows: Tensor
-) -> None:
-    """From the gradient of ``rows @ weight``: add those of both; none to an empty d_rows."""
-    d_weight.addmm_(rows.t(), d)
-    if d_rows.numel():
-        d_rows.t().addmm_(weight, d.t())
+            for j in range(0, numbers.size, UNIT):
+                products = zeros_tile(e, UNIT, 1)
+                for i in range(0, width, vector):
+                    gradient = load_row(d_y_now, n * width + i, 1)
+                    place = t * e.shape[1] + j * width + i
+                    columns = load_tile(e, place, width, UNIT, 1)
+                    products = add_outer(products, columns, gradient)
+                    d_columns = load_tile(d_e, place, width, UNIT, 1)
+                    store_tile(d_e, place, width, add_scaled(d_columns, numbers, j, gradient), 1)
+                add_store_sums(sums, j, products)
+            for j in range(p.n_h):
+                d_h[t, n // row, j, n % row] += sums[j]

@@ -1,4 +1,4 @@
-"""How kernels run: arrays they may read and write, buffers that are used again, threads."""
+"""How kernels run: buffers that are used again, and threads."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 # Arrays ----------------------------------------------------------------------------------------
 #
 # A kernel writes only into memory that its own operator allocated: with new_empty, new_zeros,
-# pooled_empty or padded_copy. Everything else it gets read-only, and Numba then refuses to compile
+# or pooled_empty. Everything else it gets read-only, and Numba then refuses to compile
 # a write.
 
 _TYPES = {torch.float32: "f4", torch.float64: "f8", torch.int64: "i8"}
@@ -58,28 +58,12 @@ def round_up(size: int, unit: int) -> int:
     return -(-size // unit) * unit
 
 
-def padded(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Contiguous and of this shape, with zeros behind the tensor's entries in each dimension.
-
-    To be read only: it is the tensor itself where that fits.
-    """
-    if tensor.shape == shape:
-        return tensor.contiguous()
-    return padded_copy(tensor, shape)
-
-
-def padded_copy(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """As :func:`padded`, always in memory of its own."""
-    result = tensor.new_zeros(shape)
-    result[tuple(map(slice, tensor.shape))] = tensor
-    return result
-
-
-def sum_over_threads(parts: Sequence[Tensor] | Tensor) -> Tensor:
-    """The sum of the parts, in their order, in the memory of the first."""
+def sum_over_threads(parts: Sequence[Any]) -> Any:
+    """The sum of the parts, tensors or arrays, in their order, in the memory of the first."""
+    total = parts[0]
     for part in parts[1:]:
-        parts[0].add_(part)
-    return parts[0]
+        total += part
+    return total
 
 
 # Buffers that are used again -------------------------------------------------------------------
@@ -108,11 +92,12 @@ def pooled_empty(shape: tuple[int, ...], like: Tensor) -> Tensor:
     return torch.from_numpy(view).view(like.dtype).view(shape)
 
 
-def product(left: Tensor, right: Tensor, out: Tensor | None = None) -> Tensor:
-    """left @ right, written to ``out`` or, if that is empty, to pooled memory."""
-    if out is None or not out.numel():
-        out = pooled_empty((left.shape[0], right.shape[1]), left)
-    return torch.mm(left, right, out=out)
+def pooled_array(shape: tuple[int, ...], like: NDArray[Any]) -> NDArray[Any]:
+    """As :func:`pooled_empty`, an array."""
+    if math.prod(shape) * like.itemsize < SMALLEST:
+        return np.empty(shape, like.dtype)
+    # By way of a tensor: views of an array would not hold on to it, but to all of its memory.
+    return pooled_empty(shape, torch.from_numpy(like)).numpy()
 
 
 def _take(size: int) -> NDArray[np.uint8]:

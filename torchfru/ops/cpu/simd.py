@@ -22,6 +22,7 @@ from numba import config, njit, types
 from numba.core import cgutils, event
 from numba.core.errors import TypingError
 from numba.extending import intrinsic, models, register_model
+from numba.np.arrayobj import populate_array
 
 # Kernels ---------------------------------------------------------------------------------------
 #
@@ -57,7 +58,7 @@ class _CompileNotice(event.Listener):  # type: ignore[misc]
 
 @cache  # once in a process, however many kernels it needs
 def _say_compiling() -> None:
-    message = "torchfru: compiling the CPU kernels for this machine, once (about 10 seconds) ..."
+    message = "torchfru: compiling the CPU kernels for this machine, once (about 20 seconds) ..."
     print(message, file=sys.stderr, flush=True)
 
 
@@ -159,6 +160,25 @@ def pack(context: Any, builder: Any, vector: Vector, values: list[Any]) -> Any:
 
 def unpack(builder: Any, tile: Any) -> list[Any]:
     return cgutils.unpack_tuple(builder, tile)
+
+
+@intrinsic(prefer_literal=True)
+def array_at(typing, address, shape, like, writable):
+    """The contiguous array of this shape at an address, of the dtype of the array ``like``."""
+    array = types.Array(like.dtype, len(shape), "C", readonly=not writable.literal_value)
+
+    def code(context, builder, signature, args):
+        made = context.make_array(array)(context, builder)
+        itemsize = context.get_constant(types.intp, like.dtype.bitwidth // 8)
+        sizes = cgutils.unpack_tuple(builder, args[1])
+        strides = [itemsize]
+        for size in sizes[:0:-1]:
+            strides.insert(0, builder.mul(size, strides[0]))
+        data = builder.inttoptr(args[0], made.data.type)
+        populate_array(made, data, sizes, strides, itemsize, None)
+        return made._getvalue()
+
+    return array(types.intp, shape, like, writable), code
 
 
 # Loads, stores, constants ------------------------------------------------------------------
@@ -361,6 +381,27 @@ def lane_sums(typing, tile):
         return pack(context, builder, vector, [_lane_sums(builder, group) for group in groups])
 
     return types.UniTuple(vector, count)(tile), code
+
+
+@intrinsic
+def transpose_tile(typing, tile):
+    """As many vectors as they have lanes: lane i of vector j becomes lane j of vector i."""
+
+    def code(context, builder, signature, args):
+        vectors, lanes = unpack(builder, args[0]), range(tile.count)
+        step = 1
+        while step < tile.count:
+            low = [lane if not lane & step else tile.count + lane - step for lane in lanes]
+            high = [lane + step if not lane & step else tile.count + lane for lane in lanes]
+            for i in lanes:
+                if not i & step:
+                    a, b = vectors[i], vectors[i + step]
+                    vectors[i] = _shuffle(builder, a, b, low)
+                    vectors[i + step] = _shuffle(builder, a, b, high)
+            step *= 2
+        return pack(context, builder, tile.dtype, vectors)
+
+    return tile(tile), code
 
 
 @njit(inline="always")

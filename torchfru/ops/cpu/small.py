@@ -1,32 +1,19 @@
-"""The loop for few samples, with vectors along z: its kernels, and their layouts and threads."""
+"""The loop for few samples, with vectors along z."""
 
 from __future__ import annotations
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor
+import numpy as np
 
-from .batch import LoopGradients, time_chunks
-from .nonlinear import KINDS, apply, apply_backward
-from .runtime import (
-    kernel_arrays,
-    padded,
-    padded_copy,
-    pooled_empty,
-    round_up,
-    run,
-    split_range,
-    sum_over_threads,
-)
+from .nonlinear import apply, apply_backward
+from .outputs import hidden_of, new_hidden_of
 from .simd import (
-    MAX_TILE,
     SEGMENT,
-    VECTOR_BYTES,
     add,
     add_dot,
     add_outer,
     add_scaled,
     add_store_sums,
+    array_at,
     kernel,
     lanes_of,
     load_row,
@@ -35,9 +22,6 @@ from .simd import (
     store_tile,
     zeros_tile,
 )
-
-SMALL_TILE = 5  # rows of A(t) at once; MAX_TILE where they come out even
-CHUNK = 1024  # steps whose A(t) is held at once; a multiple of SEGMENT
 
 # a (L, n_h, n_g), w2 (n_h, n_g), h and d_h (L, N, n_h and more), z and d_z (N, n_g), z_checkpoints
 # (segments, N, n_g), stop (N,) or (0,). n_g is a multiple of the lanes of a vector, n_h one of
@@ -168,105 +152,33 @@ def small_backward(
                 _gate_backward(w2, d_h, at, g, g_at, d_z, z_at, kind, tile)
 
 
-# The loop ----------------------------------------------------------------------------------------
+# A chunk of steps ------------------------------------------------------------------------------
 
 
-class SmallLoop:
-    """The loop with vectors along z, for few samples."""
+@kernel
+def small_chunk(plan, like, x, w2, u_in, b2, stop, z, kind, tile, width, first, last):
+    """As ``batch_chunk``; x, u_in and b2 are not used, as h holds U x + b2 already."""
+    p = plan[0]
+    a = array_at(p.a, (p.length, p.n_h_pad, p.n_g_pad), like, False)
+    at = p.checkpoints + p.begin // SEGMENT * p.samples * p.n_g_pad * like.itemsize
+    shape = (p.segments - p.begin // SEGMENT, p.samples, p.n_g_pad)
+    z_checkpoints, g = array_at(at, shape, like, True), np.empty(p.n_g_pad, like.dtype)
+    h = new_hidden_of(p, like).reshape((p.length, p.samples, p.h_row))
+    z = z.reshape((p.samples, p.n_g_pad))
+    small_forward(a, w2, stop, z, z_checkpoints, h, g, kind, tile, first, last)
 
-    def __init__(
-        self, w2: Tensor, u_in: Tensor, b2: Tensor | None, samples: int, nonlinearity: str
-    ) -> None:
-        self.n_h, self.n_g = w2.shape
-        self.samples = samples
-        self.kind = KINDS[nonlinearity]
-        vector = VECTOR_BYTES // w2.element_size()
-        tile = MAX_TILE if self.n_h % MAX_TILE == 0 else SMALL_TILE
-        self.tile = (0,) * tile
-        self.n_g_padded = round_up(self.n_g, vector)
-        self.n_h_padded = round_up(self.n_h, tile)
-        self.h_row = round_up(self.n_h_padded - tile + round_up(tile, vector), vector)
-        self.numbers = self.n_g_padded * self.n_h_padded  # in A(t)
-        self.tiles = (samples, self.h_row, 1)  # of h at a step
-        self.w2 = padded(w2, (self.n_h_padded, self.n_g_padded))
-        self.u_in, self.b2 = u_in, b2
 
-    def chunks(self, steps: int) -> list[tuple[slice, slice]]:
-        return time_chunks(steps, CHUNK)
-
-    def new_hidden(self, steps: int) -> Tensor:
-        return pooled_empty((steps, *self.tiles), self.w2).zero_()
-
-    def new_checkpoints(self, steps: int) -> Tensor:
-        segments = -(-steps // SEGMENT)
-        return pooled_empty((segments, self.samples, self.n_g_padded), self.w2)
-
-    def pack_z(self, z: Tensor) -> Tensor:
-        """(N, n_g) laid out for the kernels, in memory of its own."""
-        return padded_copy(z, (self.samples, self.n_g_padded))
-
-    def unpack_z(self, z: Tensor) -> Tensor:
-        return z[:, : self.n_g]
-
-    def forward(
-        self, x: Tensor, a: Tensor, stop: Tensor | None, z: Tensor, z_checkpoints: Tensor, h: Tensor
-    ) -> None:
-        """As :meth:`BatchLoop.forward`."""
-        h = h.squeeze(3)  # (L, N, n_h)
-        h[:, :, : self.n_h] = F.linear(x, self.u_in, self.b2)
-        a = a.view(-1, self.n_h_padded, self.n_g_padded)
-        reads = (a, self.w2, self._stops(stop))
-        arguments = kernel_arrays(reads, write=(z, z_checkpoints, h))
-
-        def work(_: int, part: range) -> None:
-            g = kernel_arrays((), write=[z.new_empty(self.n_g_padded)])
-            small_forward(*arguments, *g, self.kind, self.tile, part.start, part.stop)
-
-        run(work, split_range(self.samples))
-
-    def backward(
-        self,
-        x: Tensor,
-        a: Tensor,
-        stop: Tensor | None,
-        z_checkpoints: Tensor,
-        h: Tensor,
-        d_h: Tensor,
-        d_z: Tensor,
-    ) -> LoopGradients:
-        """As :meth:`BatchLoop.backward`."""
-        h, d_h = h.squeeze(3), d_h.squeeze(3)  # (L, N, n_h)
-        a = a.view(-1, self.n_h_padded, self.n_g_padded)
-        reads = (a, self.w2, self._stops(stop), z_checkpoints, h)
-        arguments = kernel_arrays(reads, write=(d_h, d_z))
-        parts = split_range(self.samples)
-        d_a = pooled_empty((len(parts), *a.shape), a)
-        d_w2 = a.new_zeros(len(parts), self.n_h_padded, self.n_g_padded)
-
-        def work(index: int, part: range) -> None:
-            z, g = a.new_empty(self.n_g_padded), a.new_empty(SEGMENT, self.n_g_padded)
-            own = kernel_arrays((), write=(d_a[index], d_w2[index], z, g))
-            small_backward(*arguments, *own, self.kind, self.tile, part.start, part.stop)
-
-        run(work, parts)
-        d_w2_sum = sum_over_threads(d_w2)[: self.n_h, : self.n_g]
-        d_drive = d_h[:, :, : self.n_h].flatten(0, 1)  # (L N, n_h)
-        d_u_in, d_b2 = d_drive.t() @ x.flatten(0, 1), d_drive.sum(0)
-        return LoopGradients(sum_over_threads(d_a).flatten(1), d_w2_sum, d_u_in, d_b2)
-
-    def lay_out(self, matrices: Tensor) -> Tensor:
-        """As :meth:`BatchLoop.lay_out`."""
-        shape = (len(matrices), self.n_h_padded, self.n_g_padded)
-        return padded(matrices.transpose(1, 2), shape).flatten(1)
-
-    def lay_out_sums(self, matrices: Tensor) -> Tensor:
-        """As :meth:`BatchLoop.lay_out_sums`; here both layouts are one."""
-        return self.lay_out(matrices)
-
-    def pick_up_sums(self, flat: Tensor) -> Tensor:
-        """As :meth:`BatchLoop.pick_up_sums`."""
-        whole = flat.view(len(flat), self.n_h_padded, self.n_g_padded)
-        return whole[:, : self.n_h, : self.n_g].transpose(1, 2)
-
-    def _stops(self, stop: Tensor | None) -> Tensor:
-        return torch.empty(0, dtype=torch.int64) if stop is None else stop.contiguous()
+@kernel
+def small_chunk_backward(
+    plan, like, x, w2, stop, d_h, d_z, d_a, d_w, z, g, w_sums, kind, tile, width, first, last
+):
+    """As ``batch_chunk_backward``; d_w is the gradient of W2."""
+    p = plan[0]
+    a = array_at(p.a, (p.length, p.n_h_pad, p.n_g_pad), like, False)
+    at = p.checkpoints + p.begin // SEGMENT * p.samples * p.n_g_pad * like.itemsize
+    kept = array_at(at, (p.segments - p.begin // SEGMENT, p.samples, p.n_g_pad), like, False)
+    shape, h = (p.length, p.samples, p.h_row), hidden_of(p, like)
+    d_z, d_a = d_z.reshape((p.samples, p.n_g_pad)), d_a.reshape(a.shape)
+    h, d_h = h.reshape(shape), d_h.reshape(shape)
+    z, g = z.reshape(p.n_g_pad), g.reshape((SEGMENT, p.n_g_pad))
+    small_backward(a, w2, stop, kept, h, d_h, d_z, d_a, d_w, z, g, kind, tile, first, last)
