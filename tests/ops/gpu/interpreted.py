@@ -277,17 +277,17 @@ def test_nan_fails_the_check(on_gpu, monkeypatch) -> None:
 def test_a_pass_is_remembered_on_disk(on_gpu, monkeypatch) -> None:
     layer, x = torchfru.FRU(2, 4, seq_len=9), torch.randn(9, 3, 2)
     assert picked_with_warnings(layer, x)[1] == []
-    assert ops._pick(x, 60) == "triton"
+    assert ops.backend_for(x, 60) == "triton"
     (file,) = on_gpu.rglob("*.json")
     assert json.loads(file.read_text())["reason"].startswith("outputs and gradients agree")
     check._verdicts.clear()  # as a new process
     monkeypatch.setattr(check, "run", lambda *key: pytest.fail("checked again"))
-    assert ops._pick(x, 60) == "triton"
+    assert ops.backend_for(x, 60) == "triton"
     monkeypatch.setattr(check, "_version", lambda package: "another")  # and checked again
     monkeypatch.setattr(check, "run", lambda *key: check.Verdict(False, "for this test"))
     check._verdicts.clear()
     with pytest.warns(UserWarning, match="for this test"):
-        assert ops._pick(x, 60) == "collapsed"
+        assert ops.backend_for(x, 60) == "collapsed"
 
 
 def test_a_cache_that_cannot_be_written_or_read_is_no_obstacle(on_gpu, monkeypatch) -> None:
@@ -314,9 +314,9 @@ def test_check_ignores_the_users_settings(on_gpu) -> None:
 def test_kernels_for_a_wide_gate_are_checked_by_themselves(on_gpu, monkeypatch) -> None:
     monkeypatch.setitem(loop.WIDE, "forward", None)
     x = torch.randn(3, 2, 2)
-    assert ops._pick(x, 256) == "triton"
+    assert ops.backend_for(x, 256) == "triton"
     with pytest.warns(UserWarning, match="failed its self-check"):
-        assert ops._pick(x, 257) == "collapsed"
+        assert ops.backend_for(x, 257) == "collapsed"
     monkeypatch.undo()
     assert check.run(CPU, wide=True).proved
 
@@ -324,9 +324,9 @@ def test_kernels_for_a_wide_gate_are_checked_by_themselves(on_gpu, monkeypatch) 
 def test_auto_leaves_what_the_backend_cannot_do_to_collapsed(on_gpu, monkeypatch) -> None:
     monkeypatch.setattr(check, "run", lambda *key: check.Verdict(True, "for this test"))
     x = torch.randn(3, 2, 2)
-    assert ops._pick(x, 60) == "triton"
-    assert ops._pick(x.bfloat16(), 60) == "triton"
-    assert ops._pick(x.double(), 60) == "collapsed"
+    assert ops.backend_for(x, 60) == "triton"
+    assert ops.backend_for(x.bfloat16(), 60) == "triton"
+    assert ops.backend_for(x.double(), 60) == "collapsed"
 
 
 def test_auto_asks_while_torch_compile_traces(on_gpu) -> None:
