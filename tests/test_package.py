@@ -11,6 +11,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import torch
 from training_helpers import torchfru_command
 
 import torchfru
@@ -167,4 +168,5 @@ def test_command_line_errors_are_one_line(tmp_path):
 def test_the_code_of_a_page_runs(page):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
     assert len(blocks) > 3
+    torch._dynamo.reset()  # it remembers a loop of the batch size that another export had
     exec(compile("\n".join(blocks), page, "exec"), {})
