@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..plots import Panel
-from ..published import ACCURACY, HELD_BACK, PEERS, SETTINGS_TRIED
+from ..published import ACCURACY, HELD_BACK, MINUTES_SHARED, PEERS, SETTINGS_TRIED
 from .claims import MIXTURES
 from .content import EMPTY, Cell, Link, Section, Table, label, style
 from .glance import AFTER, GOALS, glance, recorded
@@ -77,7 +77,8 @@ def _text(library: Library) -> list[str]:
         "The recipe leaves the update rule as it is. Around it: evenly spaced frequencies with "
         "cosine and sine, a short window over the input, an energy read-out, a normalised and "
         "scaled read-out with a small head; forecasts start from a naive one.",
-        f"{HELD_BACK} Settings tried, one run each: {counted}.",
+        f"{HELD_BACK} Settings tried, at least: {counted}; one run each, some stopped early.",
+        MINUTES_SHARED,
     ]
 
 

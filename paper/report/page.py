@@ -49,7 +49,7 @@ class Report:
 
     @property
     def glance(self) -> Table:
-        """What holds and what does not, in about ten lines."""
+        """The verdicts, in about ten lines."""
         return glance(self.library, paper_rows(self.library, self.claims))
 
     @property

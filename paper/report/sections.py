@@ -31,7 +31,7 @@ from .tables import (
 
 
 def all_sections(library: Library) -> list[Section]:
-    """What goes beyond the paper, then every part in its order, then what it does not have."""
+    """The recipe beyond the paper, every part of the paper in its order, then missing runs."""
     return [
         *beyond(library),
         mixtures(library),
