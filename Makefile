@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: run test test-long test-versions check clean
+.PHONY: run test test-long test-versions check docs clean
 
 run: $(READY)
 	$(BIN)/python examples/demo.py --plot out/demo.png
@@ -24,6 +24,10 @@ check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# The site, into out/site: a warning, such as a link that leads nowhere, is an error.
+docs: $(READY)
+	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet -d out/doctrees docs out/site
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv

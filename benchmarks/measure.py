@@ -282,7 +282,7 @@ def kernel_rate(shape: Shape, rounds: int) -> Rate | None:
         np.empty((-(-shape.steps // SEGMENT), rows, n_g_pad, row), np.float32),
         np.empty((shape.steps, rows, n_h_pad, row), np.float32),
     ]
-    kind, layout_shape = KINDS["relu"], (layout.tile, layout.width)
+    kind, layout_shape = KINDS["relu"], layout.shape
 
     def forward() -> None:
         arrays[6].fill(0)

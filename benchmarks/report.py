@@ -1,4 +1,4 @@
-"""Tables for the documentation, from the records that ``python -m benchmarks --json`` wrote."""
+"""Tables and pictures for the documentation, from the records that the benchmarks wrote."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from . import shapes_report
 from .markdown import fill_between, table
 
 BY_LSTM = "against nn.LSTM"
@@ -116,7 +117,10 @@ def _against_definition(layers: dict[str, dict[str, Any]]) -> list[str]:
 
 def fill(page: str, records: list[dict[str, Any]]) -> str:
     """The page, with the tables of these records between its marks."""
-    return fill_between(page, "measured", "\n\n".join(map(markdown, records)))
+    shapes = [record for record in records if "rows" in record]
+    presets = [record for record in records if "preset" in record]
+    page = fill_between(page, "shapes", "\n\n".join(map(shapes_report.markdown, shapes)))
+    return fill_between(page, "measured", "\n\n".join(map(markdown, presets)))
 
 
 def read(folder: Path) -> list[dict[str, Any]]:
@@ -125,5 +129,12 @@ def read(folder: Path) -> list[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    target = Path(sys.argv[2])
-    target.write_text(fill(target.read_text(), read(Path(sys.argv[1]))))
+    from .plot import draw
+
+    target, found = Path(sys.argv[2]), read(Path(sys.argv[1]))
+    target.write_text(fill(target.read_text(), found))
+    for record in found:
+        if "rows" in record:
+            shapes_report.draw(record, target.parent / "figures" / "bench-shapes.svg")
+        elif "preset" in record:
+            draw(record, target.parent / "figures" / f"bench-{record['preset']}.svg")

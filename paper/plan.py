@@ -1,7 +1,7 @@
 """The runs of `python -m paper reproduce`, the most worth knowing first.
 
 Minutes are those of one core with a second run beside: as the committed records say, and for what
-has no record yet, an estimate. All of it takes two such cores about 28 hours.
+has no record yet, an estimate. All of it takes two such cores about 30 hours.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torchfru.io import did_you_mean
 from torchfru.records import JsonFile, RunResult, checkpoint_folder, record_path
 from torchfru.training.config import RunConfig
 
-from .experiments import BASES, EXPERIMENTS
+from .experiments import BASES, CONVOLUTIONAL, EXPERIMENTS, KINDS
 
 Kind = Literal["finished", "cut off", "missing", "refused", "failed", "busy"]
 
@@ -256,6 +256,26 @@ _SHORT = (
     *_runs(SHORT_MNIST, {"rnn": 10, "lstm": 20, "gru": 20, "sru": 25}),
     *_runs(SHORT_MNIST, {"lstm-recipe": 20, "gru-recipe": 20}),
     *_runs("ablation", dict.fromkeys(EXPERIMENTS["ablation"], 3.0)),
+    *_runs("time-to-accuracy", {"permuted-mnist": 5, "pixel-mnist": 8}),
+)
+
+# Depth: the deepest first, then every kind of network, then further seeds.
+_MLP_MINUTES = {10: 0.5, 30: 0.7, 100: 1.3, 300: 3.0}
+_CNN_MINUTES = {10: 0.7, 50: 2.6}
+_DEEPEST = 10.0
+
+
+def _deep(minutes: dict[int, float], shape: str, kinds: Iterable[str] = KINDS) -> dict[str, float]:
+    return {f"{kind}-{shape}-{n}": cost for n, cost in minutes.items() for kind in kinds}
+
+
+_SHALLOWER = _deep(_MLP_MINUTES, "mlp") | _deep(_CNN_MINUTES, CONVOLUTIONAL)
+_DEPTH = (
+    *_runs("depth", _deep({1000: _DEEPEST}, "mlp", KINDS[::-1])),
+    *_runs("depth", _SHALLOWER),
+    *_runs("depth", _deep({200: _DEEPEST}, CONVOLUTIONAL, KINDS[::-1])),
+    *_runs("depth", _SHALLOWER, seeds=(1, 2)),
+    *_runs("depth", {"fourier-mlp-1000": _DEEPEST}, seeds=(1, 2)),
 )
 
 PLAN: tuple[Planned, ...] = (
@@ -265,6 +285,7 @@ PLAN: tuple[Planned, ...] = (
     *_TABLES,
     *_SEEDS,
     *_SHORT,
+    *_DEPTH,
     *_REST,
     *_LONG_SEEDS,
 )

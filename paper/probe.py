@@ -1,9 +1,11 @@
-"""How much of an error at step t reaches the initial state: the paper's figure of gradients.
+"""How much of an error reaches the initial state, or each layer of a deep network.
+
+:class:`GradientProbe` is the paper's figure of gradients.
 
 For each t, the norm of d (yhat(t) - y(t))^2 / d s(0), where s is all that a layer carries from
 step to step: u of FRU, the averages of SRU, h of RNN and GRU, h and c of LSTM. It is the mean
 over the first 16 test sequences and over 20 consecutive steps, in float64, since what vanishes
-soon vanishes below float32.
+soon vanishes below float32. :class:`DepthProbe` has the layers in the place of the steps.
 """
 
 from __future__ import annotations
@@ -19,6 +21,9 @@ from torchfru.nn import SequenceModel
 from torchfru.records import nan_to_none
 from torchfru.training import Hook, Training
 
+from .networks import DeepLayer
+
+IMAGES, LAYERS = 64, 50
 SEQUENCES, STEPS = 16, 20
 NORMS = {"l1": 1.0, "l2": 2.0, "linf": float("inf")}
 
@@ -30,10 +35,12 @@ class ProbeHook(Hook):
     """
 
     probes = True
+    probe: GradientProbe | DepthProbe
 
     def on_start(self, training: Training) -> None:
         if training.config.probe_every is not None:
-            self.probe = GradientProbe(training.data)
+            deep = isinstance(training.model.layer, DeepLayer)
+            self.probe = (DepthProbe if deep else GradientProbe)(training.data)
             if not training.epochs:
                 self._measure(training)
 
@@ -89,3 +96,26 @@ class GradientProbe:
             error = (model.head_output(output) - y)[rows, step].square().sum()
             found = torch.autograd.grad(error, carried)
         return torch.cat([part.transpose(0, 1).flatten(1) for part in found], -1)
+
+
+class DepthProbe:
+    """``probe(model)`` gives ``layer``, up to 50 numbers from 0 to L, and for each the L2 norm of
+    d loss / d u_layer: the loss is the mean over the first 64 training images."""
+
+    def __init__(self, data: SequenceData) -> None:
+        self.inputs = data.train.inputs[:IMAGES].double()
+        self.targets = data.train.targets[:IMAGES]
+
+    def __call__(self, model: SequenceModel) -> dict[str, list[Any]]:
+        frozen = copy.deepcopy(model).double().eval().requires_grad_(False)
+        device = next(model.parameters()).device
+        layer: DeepLayer = frozen.layer
+        with torch.enable_grad():
+            states = layer.states(self.inputs.to(device).requires_grad_())
+            kept = list(states)
+            output = frozen.head_output(layer.output(kept[-1]))
+            loss = torch.nn.functional.cross_entropy(output, self.targets.to(device))
+            depth = len(kept) - 1
+            places = sorted({round(depth * i / LAYERS) for i in range(LAYERS + 1)})
+            found = torch.autograd.grad(loss, [kept[place] for place in places])
+        return {"layer": places, "l2": [float(gradient.norm()) for gradient in found]}

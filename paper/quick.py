@@ -22,6 +22,7 @@ MODELS = {
     "imdb": ("fru-5-10",),
     "frequencies": ("steps28-20-0.25-28",),
     "bases": ("mix-poly-5-legendre",),
+    "depth": ("plain-mlp-10", "fourier-mlp-10", "fourier-conv-10"),
     "memory": ("adding-100-lstm", "adding-100-fru", "copy-100-fru"),
 }
 MEASURED = (("beijing", "fits"), ("mix-poly-5", "simple"), ("mix-sin", "simple"))

@@ -73,7 +73,10 @@ def _work(run: Planned, results: Path, arguments: dict[str, Any]) -> None:
         return
     from torchfru.training import Hook, Run, Training, run_experiment
 
+    from . import networks
     from .probe import ProbeHook
+
+    networks.register()
 
     class StopAtDeadline(Hook):
         """Ends training after the epoch in which the time is up."""
@@ -84,7 +87,7 @@ def _work(run: Planned, results: Path, arguments: dict[str, Any]) -> None:
 
     own = Run(run.experiment, run.name, run.seed, run.config, results)
     hooks = [ProbeHook(), StopAtDeadline()]
-    run_experiment(own, resume=True, data_dir=data_dir, hooks=hooks)
+    run_experiment(own, resume=True, data_dir=data_dir, hooks=hooks, keep_outcome=False)
 
 
 if __name__ == "__main__":

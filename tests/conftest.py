@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -41,3 +42,19 @@ def _same_start():
     torch.manual_seed(0)
     with torchfru.use_backend("auto"):
         yield
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Chromium, for the tests that look at a page."""
+    path = shutil.which("chromium") or shutil.which("chromium-browser")
+    if path is None:
+        message = "there is no chromium to open the page in; apt-get install chromium"
+        pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        # as root, as in a container, Chromium starts without its sandbox only
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield browser
+        browser.close()

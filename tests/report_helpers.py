@@ -12,6 +12,7 @@ from torchfru.records import RunResult, SweepResult, record_path, sweep_path
 from torchfru.training import override
 
 LEVELS = {"rnn": 40.0, "lstm": 90.0, "gru": 91.0, "sru": 92.0, "fru": 96.0}
+LEVELS |= {"plain": 11.35, "residual": 30.0, "prenorm": 95.0, "mean": 94.0, "fourier": 97.5}
 ORIGIN: dict[str, Any] = {
     "versions": {"torch": "2.13.0"},
     "commit": "0123456789abcdef",
@@ -32,7 +33,7 @@ def make_run(
     """A finished run whose measure goes to ``final``; ``epochs`` ends it early."""
     config = EXPERIMENTS[experiment][model]
     accuracy = config.data.name in ("pixel-mnist", "permuted-mnist", "imdb", "copy")
-    level = LEVELS[config.model.layer] + seed if final is None else final
+    level = LEVELS[config.model.layer.partition("-")[0]] + seed if final is None else final
     done = config.training.epochs if epochs is None else epochs
     rest = [math.exp(-4 * epoch / config.training.epochs) for epoch in range(1, done + 1)]
     values = [
@@ -47,7 +48,11 @@ def make_run(
     if values:
         name = "test_accuracy" if accuracy else "test_mse"
         values[-1][name] = level if accuracy else final or 1 / level**2
-    measurements = {"gradients": gradients(config.model.layer)} if experiment == "gradients" else {}
+    measurements = {}
+    if config.training.probe_every is not None:
+        by_depth = [{"epoch": n, "layer": [0, 5, 10], "l2": [0.1, 0.2, 0.3]} for n in (0, 3)]
+        found = gradients(config.model.layer) if experiment == "gradients" else by_depth
+        measurements = {"gradients": found}
     record: dict[str, Any] = {
         "status": "finished",
         "seconds": 60.0 * done,

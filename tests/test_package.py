@@ -11,7 +11,6 @@ import zipfile
 from pathlib import Path
 
 import pytest
-import torch
 from training_helpers import torchfru_command
 
 import torchfru
@@ -19,7 +18,7 @@ import torchfru
 ROOT = Path(__file__).parents[1]
 
 # The rooms of the library in order: each may import those before it, nothing points back.
-ROOMS = ("io", "defaults", "basis", "ops", "nn", "data", "records", "training")
+ROOMS = ("io", "defaults", "basis", "ops", "nn", "data", "records", "training", "estimators")
 FRONT = ("__init__", "cli", "__main__")
 # Beside the library, and what each of them may import.
 BESIDE = {"paper": {"paper", "benchmarks"}, "benchmarks": {"benchmarks"}, "examples": set()}
@@ -95,7 +94,8 @@ def wheel(tmp_path_factory):
 def test_the_wheel_has_the_library_alone(wheel):
     folders = {name.split("/")[0] for name in wheel.namelist()}
     assert {folder for folder in folders if not folder.endswith(".dist-info")} == {"torchfru"}
-    assert "torchfru/py.typed" in wheel.namelist()
+    for name in ("py.typed", "cli/page.css", "cli/page.js"):
+        assert f"torchfru/{name}" in wheel.namelist()
 
 
 def test_what_the_wheel_needs(wheel):
@@ -162,11 +162,3 @@ def test_command_line_errors_are_one_line(tmp_path):
     assert "Traceback" not in failed.stderr
     assert "Traceback" in torchfru_command("--debug", *arguments).stderr
     assert torchfru_command("no-such-command").returncode == 2
-
-
-@pytest.mark.parametrize("page", ["docs/tutorial.md", "docs/recipe.md"])
-def test_the_code_of_a_page_runs(page):
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
-    assert len(blocks) > 3
-    torch._dynamo.reset()  # it remembers a loop of the batch size that another export had
-    exec(compile("\n".join(blocks), page, "exec"), {})

@@ -11,8 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING or "torch" in _sys.modules:
     from .basis import Basis, even_frequencies, log_frequencies
-    from .nn import FRU, SRU, CausalWindow, EnergyReadout, FRUCell, SRUCell
+    from .nn import (
+        FRU,
+        SRU,
+        CausalWindow,
+        EnergyReadout,
+        FourierConv2d,
+        FourierMLP,
+        FRUCell,
+        SRUCell,
+    )
     from .ops import available_backends, use_backend
+if TYPE_CHECKING:
+    from .estimators import FRUClassifier as FRUClassifier
+    from .estimators import FRUForecaster as FRUForecaster
+    from .estimators import FRURegressor as FRURegressor
 
 __all__ = [
     "FRU",
@@ -21,6 +34,8 @@ __all__ = [
     "CausalWindow",
     "EnergyReadout",
     "FRUCell",
+    "FourierConv2d",
+    "FourierMLP",
     "SRUCell",
     "available_backends",
     "even_frequencies",
@@ -30,7 +45,18 @@ __all__ = [
 
 _HOMES = {
     "basis": ("Basis", "even_frequencies", "log_frequencies"),
-    "nn": ("FRU", "SRU", "CausalWindow", "EnergyReadout", "FRUCell", "SRUCell"),
+    # not in __all__: they need an extra
+    "estimators": ("FRUClassifier", "FRUForecaster", "FRURegressor"),
+    "nn": (
+        "FRU",
+        "SRU",
+        "CausalWindow",
+        "EnergyReadout",
+        "FRUCell",
+        "FourierConv2d",
+        "FourierMLP",
+        "SRUCell",
+    ),
     "ops": ("available_backends", "use_backend"),
 }
 
@@ -49,4 +75,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, *_HOMES, "__version__"])
+    return sorted({*__all__, *_HOMES, *_HOMES["estimators"], "__version__"})

@@ -49,8 +49,17 @@ LAYER_OPTIONS: dict[str, tuple[str, ...]] = {
     ),
 }
 
+# Layers of a program beside the library; ``nn.model.ADDED_BUILDERS`` has how to build them.
+ADDED_LAYERS: dict[str, tuple[str, ...]] = {}
+
 
 def layers_with(option: str) -> tuple[str, ...]:
     """The layers that have an option of a model: those that list it, or else all of them."""
     having = tuple(layer for layer, options in LAYER_OPTIONS.items() if option in options)
     return having or tuple(LAYER_OPTIONS)
+
+
+def has_option(layer: str, option: str) -> bool:
+    """Whether a layer has an option of a model: one that it lists, or one that no layer lists."""
+    every = LAYER_OPTIONS | ADDED_LAYERS
+    return option in every[layer] or not any(option in own for own in every.values())

@@ -10,6 +10,7 @@ import math
 import os
 import secrets
 import stat
+import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import MISSING, Field, fields, is_dataclass
@@ -62,6 +63,25 @@ def replacing(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+def require_writable(name: str, folder: Path) -> None:
+    """Refuse a folder in which no file can be made, before any work is done for one.
+
+    A folder that is not there yet is judged by the nearest one above it that is. ``name`` is that
+    of the option that chooses another folder.
+    """
+    there = folder.absolute()
+    try:
+        while not there.exists():
+            there = there.parent
+        with tempfile.TemporaryFile(dir=there):
+            pass
+    except (OSError, ValueError) as error:  # ValueError: a path with a zero byte
+        raise WriteError(
+            f"{folder}: cannot be written ({reason(error)}); choose another folder with {name}, or "
+            f"change the permissions of {there}"
+        ) from None
 
 
 def file_problem(path: Path) -> str | None:

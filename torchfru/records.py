@@ -19,8 +19,9 @@ from typing import Any, ClassVar, Literal, TypeVar
 
 from .io import file_problem, from_json, reason, typed, write_atomically
 
-Status = Literal["running", "finished"]
+Status = Literal["running", "stopped", "finished"]
 LARGEST_RECORD = 1 << 28  # bytes
+LOCK = "lock"  # the file in a run's folder that its process holds
 PACKAGES = ("torchfru", "torch", "numpy", "lightning", "numba")
 
 T = TypeVar("T", bound="JsonFile")
@@ -64,15 +65,56 @@ class JsonFile:
             raise ValueError(f"{path} is not a {cls.kind}: {error}") from None
 
 
+@dataclass(frozen=True)
+class Forecast:
+    """The true values of a channel in a window of the data, and the forecast of each."""
+
+    window: int  # its number in the part, from 0
+    channel: str
+    truth: list[float | None]
+    forecast: list[float | None]
+
+    def __post_init__(self) -> None:
+        if len(self.truth) != len(self.forecast):
+            raise ValueError("a forecast has another length than the truth")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A model's predictions for a part of the data, small enough for the record of its run.
+
+    Attributes:
+        part: "test" or "validation".
+        epoch: the epoch after which they were made.
+        classes: the names of the classes, in order; empty for other tasks.
+        counts: sequences or steps by true and then by predicted class, without the zeros.
+        forecasts: a few windows.
+    """
+
+    part: str
+    epoch: int
+    classes: list[str] = field(default_factory=list)
+    counts: dict[str, dict[str, int]] = field(default_factory=dict)
+    forecasts: list[Forecast] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        named = {*self.counts, *(name for row in self.counts.values() for name in row)}
+        if not named <= set(self.classes):
+            raise ValueError("it counts a class that it does not name")
+        if any(count < 1 for row in self.counts.values() for count in row.values()):
+            raise ValueError("a count is less than 1")
+
+
 @dataclass
 class RunResult(JsonFile):
     """A run: its settings, its origin, and its measures epoch by epoch.
 
     Each of ``epochs`` has ``epoch`` (from 1), ``train_loss``, ``seconds``, and a measure for each
     measured part: ``test_loss`` with ``test_accuracy`` (percent) or ``test_mse``. A
-    number that was not finite is None. ``status`` is "running" until the last epoch is done, the
-    run has diverged, or ``training.max_minutes`` are used up; an interrupted run stays so.
-    ``measurements`` has the entries of hooks.
+    number that was not finite is None. ``status`` is "finished" once the last epoch is done, the
+    run has diverged, or ``training.max_minutes`` are used up. A run that was interrupted is
+    "stopped"; one whose process was killed stays "running". ``measurements`` has the entries of
+    hooks, and :attr:`outcome`.
     """
 
     kind: ClassVar = "run record"
@@ -106,9 +148,45 @@ class RunResult(JsonFile):
         return record
 
     @property
+    def outcome(self) -> Outcome | None:
+        """The predictions at the end, if the run kept them; a ValueError if they are damaged."""
+        kept = self.measurements.get("outcome")
+        return None if kept is None else from_json(Outcome, kept)
+
+    @property
     def last(self) -> dict[str, Any]:
-        """The last epoch's measures; empty before there is one."""
-        return self.epochs[-1] if self.epochs else {}
+        """The measures of the weights that a run ends with; empty before there are any.
+
+        These are the last epoch's, or with ``training.keep_best`` those of the best one, or of
+        the start.
+        """
+        start = self.measurements.get("start")
+        keeps_best = self.config.get("training", {}).get("keep_best")
+        best = best_epoch(self.epochs, start) if keeps_best else None
+        if best == 0:
+            kept = {name: value for name, value in (start or {}).items() if name != "least_gain"}
+            return {"epoch": 0, "seconds": 0.0, **kept}
+        return self.epochs[(best or 0) - 1] if self.epochs else {}
+
+
+def best_epoch(epochs: list[dict[str, Any]], start: dict[str, Any] | None = None) -> int | None:
+    """The first epoch, counted from 1, with the least loss on the validation part.
+
+    0 is the start, where it was measured: training has to be better by its ``least_gain`` to be
+    worth it, since the least of many losses is so in part by chance.
+
+    >>> best_epoch([{"validation_loss": 2.0}, {"validation_loss": 1.0}, {"validation_loss": 1.0}])
+    2
+    >>> best_epoch([{"validation_mse": 0.995}], {"validation_mse": 1.0, "least_gain": 0.01})
+    0
+    """
+    losses = [epoch.get("validation_loss", epoch.get("validation_mse")) for epoch in epochs]
+    known = [loss for loss in losses if loss is not None]
+    if start is not None:
+        limit = (1 - start.get("least_gain", 0.0)) * start.get("validation_mse", math.inf)
+        if not min(known, default=math.inf) < limit:
+            return 0
+    return losses.index(min(known)) + 1 if known else None
 
 
 @dataclass
@@ -144,9 +222,31 @@ def checkpoint_folder(results: Path, experiment: str, model: str, seed: int) -> 
     return results.parent / "checkpoints" / results.name / experiment / f"{model}-seed{seed}"
 
 
+def folder_beside(path: Path, record: RunResult) -> Path:
+    """The folder of the checkpoint and logs of the run whose record is at this path."""
+    place = path.absolute().parent
+    return checkpoint_folder(place.parent, place.name, record.model, record.seed)
+
+
+def is_being_trained(path: Path, record: RunResult) -> bool | None:
+    """Whether a process holds the lock of a run; None if that cannot be seen from here."""
+    lock = folder_beside(path, record) / LOCK
+    try:
+        from filelock import FileLock, Timeout
+
+        if not lock.exists():
+            return None
+        with FileLock(lock, timeout=0):
+            return False
+    except Timeout:
+        return True
+    except (ImportError, OSError, ValueError):  # ValueError: a name with a zero byte
+        return None
+
+
 def iter_records(results: Path) -> Iterator[Path]:
-    """The records under a folder, in order of their names."""
-    paths = sorted(results.glob("*/*-seed*.json"))
+    """The records under a folder, that of all experiments or of one, in order of their names."""
+    paths = sorted({*results.glob("*/*-seed*.json"), *results.glob("*-seed*.json")})
     return (path for path in paths if not path.name.startswith("sweep-"))
 
 

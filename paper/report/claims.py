@@ -191,6 +191,17 @@ def _low_frequencies_suffice(library: Library) -> Cases:
     return [abs(gap) <= 0.5 for gap in gaps.values()], named
 
 
+def _deep(library: Library) -> Cases:
+    """That the deepest Fourier MLP ends above 97 %, and the plain one fails."""
+    groups = {kind: library.group("depth", f"{kind}-mlp-1000") for kind in ("fourier", "plain")}
+    means = {kind: group.mean("test_accuracy") for kind, group in groups.items()}
+    known = {kind: mean for kind, mean in means.items() if mean is not None}
+    found = ", ".join(f"{label(kind)} {mean:.2f} %" for kind, mean in known.items())
+    if len(known) < 2 or not all(group.comparable for group in groups.values()):
+        return [None], found
+    return [known["fourier"] >= 97.0, known["plain"] < 20.0], found
+
+
 BELOW = "FRU's test error is orders of magnitude below the other models'"
 A_TENTH = "at most a tenth of the best other model's"
 LAST = "by the last epoch's accuracy, all models trained to the end"
@@ -295,5 +306,12 @@ CLAIMS: tuple[tuple[str, str, str, Callable[[Library], Cases]], ...] = (
         "At 784 steps, 0.25 to 25 gives an accuracy similar to 0.25 to 784",
         "it differs by at most half a point",
         _low_frequencies_suffice,
+    ),
+    (
+        "depth",
+        "The Fourier idea could help gradient issues of networks that are not recurrent (outlook)",
+        "without normalisation, a Fourier MLP of 1,000 layers ends at 97 % or more on MNIST, and a "
+        "plain one below 20 %",
+        _deep,
     ),
 )

@@ -81,6 +81,7 @@ PLACES = {  # in the palette; two that share a place are never in one figure
         "fru-5-10-tuned": 7,
     },
     **{"fru-recipe": 6, "lstm-recipe": 5, "gru-recipe": 7},
+    **{"plain": 0, "residual": 1, "prenorm": 2, "mean": 3},
     **{"fourier": 4, "chebyshev": 0, "legendre": 1, "walsh": 2, "exponentials": 3},
 }
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from torchfru.defaults import layers_with
+from torchfru.defaults import has_option
 from torchfru.records import RunResult
 from torchfru.training.config import flat
 
@@ -149,7 +149,7 @@ def _settings(record: Record) -> dict[str, Any]:
     return {
         key: value
         for key, value in flat(record.config).items()
-        if value is not None and layer in layers_with(key.partition(".")[2])
+        if value is not None and has_option(layer, key.partition(".")[2])
     }
 
 

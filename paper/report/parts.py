@@ -7,7 +7,7 @@ from dataclasses import replace
 from statistics import fmean
 
 from ..plots import Curve, Panel
-from .content import Figure, Table
+from .content import Figure, Table, label, style
 from .records import Group
 from .tables import Column, Measure, result, runs_table
 
@@ -59,6 +59,24 @@ def _mean(name: str, runs: list[Points], place: int, by_time: bool) -> list[Curv
     x = [fmean(row) for row in minutes] if by_time else [float(epoch) for epoch in shared]
     band = [(min(row), max(row)) for row in values] if len(runs) > 1 else []
     return [Curve(name, x, [fmean(row) for row in values], place, band=band)]
+
+
+def by_size(groups: dict[tuple[int, str], Group], measure: str) -> list[Curve]:
+    """Curves of models by size. Where a size has one seed, the band has no width."""
+    points: dict[str, dict[int, list[float]]] = {}
+    for (size, model), group in groups.items():
+        if values := group.last(measure):
+            points.setdefault(model, {})[size] = values
+    return [
+        Curve(
+            label(model),
+            list(found),
+            [fmean(values) for values in found.values()],
+            style(model),
+            band=[(min(values), max(values)) for values in found.values()],
+        )
+        for model, found in points.items()
+    ]
 
 
 def figure(name: str, caption: str, panels: Sequence[Panel]) -> list[Figure]:

@@ -71,9 +71,10 @@ def _read_run(path: Path) -> Record:
         _require([epoch["epoch"] for epoch in run.epochs], list[float])
         for probe in run.measurements.get("gradients", []):
             _require(probe["epoch"], float)
-            _require(probe["step"], list[float])
-            for norm in NORMS:
-                _require(probe[norm], list[float | None], len(probe["step"]))
+            places, norms = ("layer", ("l2",)) if run.experiment == "depth" else ("step", NORMS)
+            _require(probe[places], list[float])
+            for norm in norms:
+                _require(probe[norm], list[float | None], len(probe[places]))
     return Record(name, run, config)
 
 

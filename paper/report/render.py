@@ -10,7 +10,7 @@ from benchmarks.markdown import escaped, fill_between, marks
 from benchmarks.markdown import table as markdown_table
 
 from ..plots import draw
-from .beyond import recipe_table
+from .beyond import recipe_table, time_table
 from .content import Cell, Section, Table
 from .page import READING, Report
 from .tables import comparable_table
@@ -81,7 +81,8 @@ def to_markdown(report: Report, path: Path) -> str:
 def fill_readme(readme: str, report: Report, path: Path) -> str:
     """The README, with the recipe's results and the comparable accuracies between its marks."""
     records = os.path.relpath(report.library.folder, path.parent)
-    tables = recipe_table(report.library, brief=True), comparable_table(report.library)
+    library = report.library
+    tables = recipe_table(library, brief=True), time_table(library), comparable_table(library)
     shown = [_table(table, records, level=3) for table in tables if table.rows]
     return fill_between(readme, "results", "\n\n".join(shown))
 

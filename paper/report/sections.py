@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from statistics import fmean
 
 from torchfru.training.recipes import PROBLEM_MINUTES as MINUTES
 
@@ -14,9 +13,10 @@ from .beyond import MIXTURE_TITLES as TITLES
 from .beyond import beyond
 from .claims import MIXTURES
 from .content import EMPTY, Figure, Link, Section, Table, label, style
-from .parts import SPREAD, Groups, comparison, curves, figure, plain
+from .depth import depth
+from .parts import SPREAD, Groups, by_size, comparison, curves, figure, plain
 from .probes import beijing, gradients
-from .records import Group, Library
+from .records import Library
 from .tables import (
     MSE,
     PERCENT,
@@ -37,7 +37,7 @@ def all_sections(library: Library) -> list[Section]:
         mixtures(library),
         gradients(library),
         *(accuracy(library, experiment) for experiment in ACCURACY),
-        *(section(library) for section in (frequencies, beijing, bases, memory)),
+        *(section(library) for section in (frequencies, beijing, bases, memory, depth)),
     ]
 
 
@@ -210,7 +210,7 @@ def memory(library: Library) -> Section:
         named = {f"{label(layer)}, {n:,}": group for (n, layer), group in groups.items()}
         columns = result(measure), against("of guessing's", measure, guessing), each_seed(measure)
         tables.append(runs_table(f"{problem}, by length", named, columns))
-        drawn, levels = _by_length(groups, measure.key), {"guessing": guessing}
+        drawn, levels = by_size(groups, measure.key), {"guessing": guessing}
         panels.append(Panel(problem, "length", measure.axis, drawn, levels, "log", measure.scale))
     text = [
         "Two tests of long memory that the paper does not have. Adding: the sum of two marked "
@@ -233,21 +233,3 @@ def memory(library: Library) -> Section:
 def _length_and_layer(model: str) -> tuple[int, str]:
     _, length, layer = model.split("-")
     return int(length), layer
-
-
-def _by_length(groups: dict[tuple[int, str], Group], measure: str) -> list[Curve]:
-    """Curves of the layers. Where a length has one seed, the band has no width."""
-    points: dict[str, dict[int, list[float]]] = {}
-    for (length, layer), group in groups.items():
-        if values := group.last(measure):
-            points.setdefault(layer, {})[length] = values
-    return [
-        Curve(
-            label(layer),
-            list(found),
-            [fmean(values) for values in found.values()],
-            style(layer),
-            band=[(min(values), max(values)) for values in found.values()],
-        )
-        for layer, found in points.items()
-    ]

@@ -21,6 +21,8 @@ CLAIMS: dict[str, tuple[str, str]] = {
     "gradient-rnn": ("gradient_rnn", "measure"),
     "gradient-general": ("gradient_fru", "measure_every_basis"),
     "residual": ("residual", "measure"),
+    "depth-gradient": ("depth_gradient", "measure"),
+    "depth-gradient-plain": ("depth_gradient", "measure_plain"),
     "vandermonde": ("vandermonde", "measure"),
     "fourier-fits-polynomials": ("fourier_fits", "measure"),
     "exponential-limits": ("exponential_limits", "measure"),

@@ -65,6 +65,36 @@ def test_errors_are_one_line(monkeypatch, capsys, tmp_path, arguments, code, mes
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            "--accelerator gpu",
+            r"--accelerator gpu: torch \S+ finds none on this machine, only cpu; choose "
+            "--accelerator cpu, or install torch for your GPU",
+        ),
+        ("--accelerator gpuu", "must be one of auto, cpu, gpu, cuda, mps, got 'gpuu'"),
+        (
+            "--results a-file/results",
+            r"a-file/results/mix-poly-5: cannot be written \(Not a directory\); choose another "
+            r"folder with --results, or change the permissions of \S+/a-file",
+        ),
+    ],
+)
+def test_what_a_run_needs_is_looked_at_before_its_data(
+    monkeypatch, capsys, tmp_path, arguments, message
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a-file").touch()
+    for device in ("torch.cuda", "torch.backends.mps"):
+        monkeypatch.setattr(f"{device}.is_available", lambda: False)
+    monkeypatch.setattr("torchfru.training.loop.load", lambda *_, **__: pytest.fail("loads"))
+    _, text = failing(monkeypatch, capsys, "train", "mix-poly-5", *arguments.split())
+    assert re.search(message, text)
+    assert len(text.strip().splitlines()) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["a-file"]
+
+
 def run(*arguments: str) -> str:
     done = CliRunner(env={"COLUMNS": "200"}).invoke(cli.app, arguments, catch_exceptions=False)
     assert done.exit_code == 0, done.output
@@ -158,6 +188,11 @@ def test_a_file_of_ones_own(tmp_path, monkeypatch):
     ]
 
 
+def status(results: Path) -> str:
+    (row,) = json.loads(run("runs", str(results), "--json"))
+    return row["status"]
+
+
 def test_started_twice_one_says_so_and_ends(tmp_path):
     arguments = command(*tiny_arguments(tmp_path / "results", epochs=100_000))
     record = tmp_path / "results" / "mix-poly-5" / "fru-seed0.json"
@@ -166,9 +201,12 @@ def test_started_twice_one_says_so_and_ends(tmp_path):
             assert first.poll() is None
             time.sleep(0.02)
         second = subprocess.run(arguments, capture_output=True, text=True)
+        listed = status(tmp_path / "results")
         still_runs = first.poll() is None
         first.kill()
     assert still_runs
+    assert (listed, status(tmp_path / "results")) == ("running", "killed?")
+    assert read(record)["status"] == "running"
     assert second.returncode == 1
     assert second.stderr.startswith("Error: mix-poly-5 fru seed 0 is being trained by another")
     assert len(second.stderr.strip().splitlines()) == 1
@@ -187,6 +225,11 @@ def test_a_polite_end_says_how_to_go_on(tmp_path):
         _, errors = finish(process)
     assert process.returncode == 1
     assert re.search(r"Error: stopped after \d+ of 100000 epochs; continue with --resume", errors)
+    assert read(record)["status"] == status(tmp_path / "results") == "stopped"
+    done = len(read(record)["epochs"])
+    arguments = tiny_arguments(tmp_path / "results", "--resume", epochs=done + 1)
+    assert run(*arguments).count("train loss") == 2  # one epoch, and the summary
+    assert status(tmp_path / "results") == "finished"
 
 
 def test_the_document_names_commands_and_fields_that_exist():

@@ -357,7 +357,18 @@ def test_bad_npz(tmp_path, capsys, arrays, message):
         ("value\n1\n1e999\n", "'1e999', too large for float32"),
         ("value\n1\n1_000\n", "'1_000', not a finite number"),
         ("value\n1\n\u0661\n", "not a finite number"),
-        ("value;b\n1;2\n", "separate columns with commas, not semicolons"),
+        ("a,b\n1;2,3\n", "separate all columns with commas, or all with semicolons"),
+        (
+            'a,b\n"1,5",2\n',
+            "row 1, column 'a' is '1,5', not a number; write it with a decimal point",
+        ),
+        ("a;b\n1,5;2\n2;2.5\n", "a comma, '1,5', and one with a point, '2.5'; write all of them"),
+        (
+            "a,b,c\n1,,3\n2,,4\n",
+            "the values of column 'b' are missing in rows 1 to 2; fill them in, or leave it out; "
+            "columns with values: a, c",
+        ),
+        ("label,a\n,1\n,2\n", "the labels of all rows are missing"),
         ("nan\n1\n2\n", "the first row is neither names nor numbers"),
         (",a\n0,1\n1,2\n", "column 1 has no name"),
         ("Label,1\n0,1\n1,2\n", "has a column 'Label'; call it label, or give data.label=Label"),
@@ -373,6 +384,21 @@ def test_bad_csv(tmp_path, text, message):
     path = write_csv(tmp_path, text)
     with pytest.raises(DataError, match=message):
         load(path)
+
+
+@pytest.mark.parametrize("mark", [";", "\t"])
+@pytest.mark.parametrize("header", ["a,b\n", ""])
+def test_other_marks_and_decimal_commas(tmp_path, mark, header):
+    rows = [[round(np.sin(i), 3), i * 1000] for i in range(60)]
+    usual = header + "\n".join(f"{a},{b}" for a, b in rows)
+    (tmp_path / "usual").mkdir()
+    expected = load(write_csv(tmp_path / "usual", usual), length=5)
+    for point in (",", "."):
+        lines = [f"{a}{mark}{b}".replace(".", point) for a, b in rows]
+        text = header.replace(",", mark) + "\n".join(lines)
+        found = load(write_csv(tmp_path, text), length=5)
+        assert torch.equal(found.train.inputs, expected.train.inputs)
+        assert torch.equal(found.test.targets, expected.test.targets)
 
 
 def test_unreadable_files(tmp_path):

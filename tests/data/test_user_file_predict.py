@@ -68,17 +68,21 @@ def test_a_label_by_another_name(tmp_path):
 def test_one_column_of_a_table(tmp_path):
     rows = [[f"day {i}", np.sin(i), i] for i in range(60)]
     path = csv(tmp_path / "x.csv", "date,TEMP,other", rows)
-    checkpoint = trained(tmp_path, "x.csv", "data.column=TEMP", "data.length=5")
-    (found,) = predictions(checkpoint, path)
-    assert len(found["value"]) == 1
+    settings = ("data.column=TEMP", "data.length=5", "data.horizon=2")
+    checkpoint = trained(tmp_path, "x.csv", *settings)
+    found = predictions(checkpoint, path)
+    assert [row["step"] for row in found] == [1, 2]
+    assert [len(row["value"]) for row in found] == [1, 1]
     alone = csv(tmp_path / "y.csv", "TEMP", [[row[1]] for row in rows])
-    assert predictions(checkpoint, alone) == [found]
+    assert predictions(checkpoint, alone) == found
     np.savez(tmp_path / "y.npz", series=np.sin(np.arange(60)))
-    assert predictions(checkpoint, tmp_path / "y.npz")[0]["value"] == pytest.approx(found["value"])
-    windows = np.sin(np.arange(60))[-5:] * np.ones((2, 1))  # several series, each of its own
-    np.savez(tmp_path / "w.npz", sequences=windows)
-    for window in predictions(checkpoint, tmp_path / "w.npz"):
-        assert window["value"] == pytest.approx(found["value"], rel=1e-4)
+    for row, same in zip(predictions(checkpoint, tmp_path / "y.npz"), found, strict=True):
+        assert row["value"] == pytest.approx(same["value"])
+    assert [row["value"][0] for row in found] == pytest.approx(np.sin([60, 61]), abs=0.1)
+    np.savez(tmp_path / "w.npz", sequences=np.zeros((2, 5)))
+    assert "forecasts a series of 1 channels" in refusal(checkpoint, tmp_path / "w.npz")
+    short = csv(tmp_path / "short.csv", "TEMP", [[0], [1]])
+    assert "has 2 steps, and the model reads the last 5" in refusal(checkpoint, short)
     missing = csv(tmp_path / "z.csv", "TMP", [[1]])
     assert "no column 'TEMP', which the model was trained on" in refusal(checkpoint, missing)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 from pathlib import Path
 
@@ -9,7 +10,9 @@ import pytest
 from training_helpers import python_command
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-SMALL = sorted(path for path in EXAMPLES.glob("*.py") if path.name != "demo.py")
+WITH_ARGUMENTS = ("demo", "frequencies")
+SMALL = sorted(path for path in EXAMPLES.glob("*.py") if path.stem not in WITH_ARGUMENTS)
+PICTURES = EXAMPLES.parent / "docs" / "figures" / "frequencies"
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch.export uses torch.jit
@@ -35,3 +38,15 @@ def test_a_plot_that_cannot_be_written_is_one_line(tmp_path):
     assert failed.returncode == 1
     assert failed.stderr.startswith("Error: ")
     assert "Traceback" not in failed.stderr
+
+
+def test_the_pictures_of_the_basis_are_those_of_the_documentation(tmp_path):
+    drawn = python_command("examples/frequencies.py", str(tmp_path))
+    assert drawn.returncode == 0, drawn.stderr
+    for path in tmp_path.iterdir():
+        words = [
+            re.findall("<text[^>]*>([^<]*)", p.read_text()) for p in (path, PICTURES / path.name)
+        ]
+        assert words[0] == words[1], path
+        assert len(words[0]) > 5
+    assert {path.name for path in tmp_path.iterdir()} == {p.name for p in PICTURES.iterdir()}

@@ -22,17 +22,26 @@ def by_definition(kind: str, x: torch.Tensor, season: int, horizon: int) -> torc
             row = [x[t] + i * (x[t] - seen(t - 1)) for i in ahead]
         else:
             row = [seen(t + (i - 1) % season + 1 - season) for i in ahead]
+        if kind == "seasonal-line":
+            change = x[t] - seen(t - season)
+            row = [
+                value + ((i - 1) // season + 1) * change
+                for i, value in zip(ahead, row, strict=True)
+            ]
         rows.append(torch.cat(row))
     return torch.stack(rows)
 
 
-@pytest.mark.parametrize("kind", ["last", "line", "seasonal"])
+@pytest.mark.parametrize("kind", ["last", "line", "seasonal", "seasonal-line"])
 @pytest.mark.parametrize(("n", "horizon"), [(1, 1), (2, 1), (2, 7)])
 def test_forecasts_by_definition(kind, n, horizon):
     x = torch.randn(3, 9, n)
     naive = NaiveForecast(kind, n, season=4, horizon=horizon)
     for sequence, found in zip(x, naive(x)[:, 1:], strict=True):
         torch.testing.assert_close(found, by_definition(kind, sequence, 4, horizon))
+    ends = torch.tensor([9, 1, 4])
+    expected = torch.stack([naive(x)[i, end] for i, end in enumerate(ends)])
+    torch.testing.assert_close(naive.after(x, ends), expected)
 
 
 def test_ridge_equals_the_normal_equations():
@@ -94,7 +103,10 @@ def test_a_constant_series_has_a_unit_of_one():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"kind": "mean"}, "kind must be one of last, line, seasonal, ridge; got 'mean'"),
+        (
+            {"kind": "mean"},
+            "kind must be one of last, line, seasonal, seasonal-line, ridge, best; got 'mean'",
+        ),
         ({"kind": "ridge", "width": 0}, "width must be greater than zero, got 0"),
         ({"kind": "seasonal", "season": 0}, "season must be greater than zero, got 0"),
     ],
@@ -142,8 +154,10 @@ def test_stepping_equals_the_whole_sequence(layer, every_step):
     for x_t in x.unbind(1):
         output, *state = step(x_t, *state)
         outputs.append(output)
-    found = torch.stack(outputs, 1) if every_step else outputs[-1]
-    torch.testing.assert_close(found, model(x), atol=1e-5, rtol=1e-5)
+    stream = model.stream(3)
+    for found in (outputs, [stream(x_t) for x_t in x.unbind(1)]):
+        last = torch.stack(found, 1) if every_step else found[-1]
+        torch.testing.assert_close(last, model(x), atol=1e-5, rtol=1e-5)
     if every_step:
         torch.testing.assert_close(model(x, output_from=5), model(x)[:, 5:], atol=1e-5, rtol=1e-5)
 
@@ -165,6 +179,28 @@ def test_a_forecast_needs_numbers_and_whole_steps():
         SequenceModel("fru", 1, 1, seq_len=12, naive="last", vocab_size=5)
     with pytest.raises(ValueError, match="naive must be one of none, last, line"):
         SequenceModel("fru", 1, 1, seq_len=12, naive="lst")
+
+
+def test_a_relative_model_forecasts_a_shifted_window_shifted():
+    """Level and scale of a window pass through: only its shape is learned."""
+    x = torch.randn(4, 12, 3).cumsum(1)
+    model = SequenceModel(
+        "fru", 3, 4, seq_len=12, naive="last", horizon=2, relative=True, skip=True
+    )
+    torch.nn.init.normal_(model.eval().head.weight)
+    moved = x.clone()
+    moved[..., :2] += 7.0  # the third input is a covariate
+    torch.testing.assert_close(model(moved), model(x) + 7.0, atol=1e-4, rtol=1e-4)
+    assert not torch.allclose(model(x), model.naive.after(x[..., :2], torch.full((4,), 12)))
+    moved[..., 2] += 1.0
+    assert not torch.allclose(model(moved), model(x) + 7.0, atol=1e-3)
+
+
+def test_a_relative_model_is_for_whole_windows():
+    with pytest.raises(ValueError, match="relative=True needs naive, and one output"):
+        SequenceModel("fru", 2, 2, seq_len=12, naive="last", relative=True, every_step=True)
+    with pytest.raises(ValueError, match="cannot be taken step by step"):
+        make("fru", "last", relative=True).stream()
 
 
 def test_input_dropout_drops_whole_steps_while_training():

@@ -42,6 +42,22 @@ def stepped(model: SequenceModel, x: torch.Tensor) -> torch.Tensor:
     return torch.stack(outputs, 1)
 
 
+def streamed(model: SequenceModel, x: torch.Tensor) -> torch.Tensor:
+    """The outputs of a stream, (N, L, n_out): copied and reset on the way."""
+    stream = model.stream(len(x))
+    stream(x[:, 0] + 1)
+    stream.reset()
+    half = x.shape[1] // 2
+    first = [stream(x_t) for x_t in x[:, :half].unbind(1)]
+    twin, other = stream.copy(), model.stream(len(x))
+    other.state = stream.state
+    rest = [stream(x_t) for x_t in x[:, half:].unbind(1)]
+    for late in (twin, other):  # neither shares what the first one has read since
+        again = [late(x_t) for x_t in x[:, half:].unbind(1)]
+        torch.testing.assert_close(again, rest, atol=0, rtol=0)
+    return torch.stack(first + rest, 1)
+
+
 @pytest.mark.parametrize("layer", LAYERS)
 @pytest.mark.parametrize("changes", [{}, {"window_size": None, "window_norm": False}])
 def test_stepping_equals_the_whole_sequence(layer, changes):
@@ -49,14 +65,16 @@ def test_stepping_equals_the_whole_sequence(layer, changes):
     model = make(layer, every_step=True, **changes)
     x = torch.randn(3, 12, 2)
     torch.testing.assert_close(stepped(model, x), model(x), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(streamed(model, x), model(x), atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(model(x, output_from=5), model(x)[:, 5:], atol=1e-6, rtol=1e-5)
 
 
 def test_stepping_with_energy_equals_the_whole_sequence():
     model, x = make("fru", basis="pairs", energy=4), torch.randn(3, 12, 2)
-    steps = stepped(model, x)
-    for length in (1, 7, 12):
-        torch.testing.assert_close(steps[:, length - 1], model(x[:, :length]), atol=1e-5, rtol=1e-5)
+    for steps in (stepped(model, x), streamed(model, x)):
+        for length in (1, 7, 12):
+            expected = model(x[:, :length])
+            torch.testing.assert_close(steps[:, length - 1], expected, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("layer", LAYERS)

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from helpers import KINDS, TOLERANCE, assert_close, empty_is_nan, results
+from helpers import KINDS, TOLERANCE, assert_close, definition, empty_is_nan, results
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,7 +20,7 @@ import torchfru
 pytest.importorskip("numba")
 from numba import njit
 
-from torchfru.ops.cpu import nonlinear, plan, products, runtime, simd
+from torchfru.ops.cpu import gates, nonlinear, plan, runtime, simd, walk
 from torchfru.ops.cpu import scan as cpu
 
 
@@ -59,7 +59,9 @@ def test_kernels_equal_the_definition_at_awkward_sizes(problem):
     inputs = {"input": x, "hx": (u, torch.full((1, batch), 3))}
     if ragged:
         inputs["lengths"] = torch.randint(0, steps + 1, (batch,))
-    expected = results(layer, inputs, "reference")
+    expected = (
+        definition(layer, inputs) if dtype == torch.float32 else results(layer, inputs, "reference")
+    )
     with empty_is_nan():
         assert_close(results(layer, inputs, "numba"), expected, TOLERANCE[dtype])
 
@@ -75,6 +77,57 @@ def test_chunks_over_time_change_nothing(batch, every_step, monkeypatch):
     whole = results(layer, inputs, "numba")
     monkeypatch.setattr(plan, "CHUNK", 32)
     assert_close(results(layer, inputs, "numba"), whole, 1e-12)
+
+
+def write(layer, how):
+    """Change W1 of a layer in place, seen or unseen by torch's counter of versions."""
+    weight = layer.weight_ug_l0
+    if how == "optimizer":
+        weight.grad = torch.ones_like(weight)
+        torch.optim.SGD([weight], 0.1).step()
+    elif how == "data":
+        weight.data.add_(0.1)
+    elif how == "memory":
+        weight.detach().numpy()[0, 0] += 1
+    elif how == "exchange":
+        weight.data = weight.data + 0.1
+    elif how == "phase":
+        layer.phase_l0.data.add_(0.1)
+    elif how == "frequencies":
+        layer.freqs.mul_(1.5)
+    else:
+        layer.weight_uy_l0.data[0, 0] += 1
+
+
+@pytest.mark.parametrize(
+    "how", ["optimizer", "data", "memory", "exchange", "phase", "frequencies", "outputs"]
+)
+def test_matrices_that_are_kept_between_calls_are_never_stale(how):
+    """A(t) and E(t) of a call without gradients serve the next one, until a weight changes."""
+    layer, x = torchfru.FRU(2, 5, seq_len=60), torch.randn(60, 3, 2)
+    with torch.no_grad():
+        first, again = layer(x)[0], layer(x)[0]
+        assert torch.equal(first, again)
+        assert len(walk._kept) <= walk.KEPT
+    write(layer, how)
+    with torch.no_grad():
+        after = layer(x)[0]
+        with torchfru.use_backend("reference"):
+            expected = layer(x)[0]
+    torch.testing.assert_close(after, expected)
+    assert not torch.allclose(after, first)
+
+
+def test_matrices_are_made_once_without_gradients(monkeypatch):
+    layer, x, made = torchfru.FRU(2, 5, seq_len=60), torch.randn(60, 3, 2), []
+    prepare = walk.prepare
+    monkeypatch.setattr(walk, "prepare", lambda *a: made.append(1) or prepare(*a))
+    with torch.no_grad():
+        for _ in range(3):
+            layer(x)
+    assert made == [1]
+    layer(x)[0].sum().backward()
+    assert len(made) > 1
 
 
 def test_each_form_has_its_batches():
@@ -136,7 +189,8 @@ def test_rows_of_the_basis_are_those_of_torch(dtype):
     freqs = np.concatenate([[0.0], np.logspace(-1, 6, 40)]).astype(dtype)
     phase = (make.standard_normal(41) * 10).astype(dtype)
     c, dc = np.empty((30, 41), dtype), np.empty((30, 41), dtype)
-    products.fourier_rows(freqs, phase, 999_980, 1_000_000, c, dc, 0, 30)
+    rate, shift = gates.turns_of(freqs, phase, 1_000_000)
+    gates.fourier_rows(rate, shift, 999_980, 1_000_000, c, dc, 0, 30)
     steps = np.minimum(np.arange(999_981, 1_000_011), 1_000_000)[:, None]
     turns = (steps * (freqs.astype(np.float64) / 1_000_000)) % 1
     angle = turns * 2 * np.pi + phase
@@ -154,9 +208,9 @@ def test_products_at_awkward_sizes(dtype):
         vectors = make.standard_normal((terms, columns)).astype(dtype)
         out = np.ones((rows, columns), dtype)
         expected = numbers[:, :rows].T @ vectors
-        products.add_product(numbers, vectors, out, False, 0, columns)
+        gates.add_product(numbers, vectors, out, 0, False, 0, columns)
         np.testing.assert_allclose(out, 1 + expected, rtol=1e-4, atol=1e-4)
-        products.add_product(numbers, vectors, out, True, 0, columns)
+        gates.add_product(numbers, vectors, out, 0, True, 0, columns)
         np.testing.assert_allclose(out, expected, rtol=1e-4, atol=1e-4)
 
 

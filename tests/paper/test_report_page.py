@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-
 import pytest
 from report_helpers import make_beyond, make_results, make_run, save
 
@@ -19,21 +16,6 @@ REPEATED_IDS = """() => [...document.querySelectorAll('[id]')].map(e => e.id)
     .filter((id, place, every) => every.indexOf(id) !== place)"""
 SIZES = """() => [...document.querySelectorAll('.panel svg')].map(e => {
     const box = e.getBoundingClientRect(); return [box.width, box.height] })"""
-
-
-@pytest.fixture(scope="module")
-def browser():
-    path = shutil.which("chromium") or shutil.which("chromium-browser")
-    if path is None:
-        message = "there is no chromium to open the page in; apt-get install chromium"
-        pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        # as root, as in a container, Chromium starts without its sandbox only
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
@@ -71,12 +53,12 @@ def test_page(browser, page, width, scheme):
     assert requests == [path.as_uri()]
     assert trouble == []
     sizes = tab.evaluate(SIZES)
-    assert len(sizes) == panels == 49
+    assert len(sizes) == panels == 55
     assert all(wide > 200 and high > 100 for wide, high in sizes)
     assert tab.evaluate("document.documentElement.scrollWidth") <= width
     assert tab.evaluate(DEAD_LINKS) == []
     assert tab.evaluate(REPEATED_IDS) == []
-    assert tab.evaluate("document.querySelectorAll('main > section').length") == 14
+    assert tab.evaluate("document.querySelectorAll('main > section').length") == 15
     verdicts = tab.locator("header .good, header .mixed, header .bad, #claims td:nth-child(2)")
     boxes = [verdict.bounding_box() for verdict in verdicts.all()]
     assert len(boxes) > 20

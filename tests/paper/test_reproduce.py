@@ -344,7 +344,9 @@ def test_errors_name_what_was_wrong(arguments, message):
 
 
 # the same tasks as others of quick, at other sizes
-LEFT_OUT = {"mix-poly-10", "mix-poly-15", "pixel-mnist-196", "permuted-mnist-196", "ablation"}
+LEFT_OUT = {"mix-poly-10", "mix-poly-15", "pixel-mnist-196", "permuted-mnist-196", "ablation"} | {
+    "time-to-accuracy"
+}
 
 
 def test_quick_is_every_experiment_at_a_tiny_size(tmp_path, monkeypatch):
@@ -376,6 +378,7 @@ def test_quick_downloads_nothing(tmp_path, monkeypatch):
         "imdb",
         "frequencies",
         "beijing",
+        "depth",
     }
     shown = invoke("quick", "--data-dir", str(tmp_path / "data"), "--dry-run", "--json")
     assert {row["experiment"] for row in json.loads(shown.stdout)} == {

@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -18,6 +19,7 @@ from torchfru.data import SequenceData
 from torchfru.training.batches import Batches
 from torchfru.training.loop import build_model
 from torchfru.training.objective import loss_sum
+from torchfru.training.outcome import outcome
 
 TASKS = ("classify", "regress", "predict", "tag")
 
@@ -38,6 +40,20 @@ def gradients(data: SequenceData, size: int, rank: int, world: int) -> list[torc
     return [parameter.grad.clone() for parameter in model.parameters()]
 
 
+def counts(rank: int, world: int) -> dict[str, Any]:
+    """The outcome of a model; the last batch has nothing for the second process."""
+    data = toy()
+    model = build_model(toy_config("fru"), data, seed=0).eval()
+    return outcome(
+        data,
+        "test",
+        1,
+        Batches(data.test, data.task, 3, rank=rank, world=world),
+        lambda batch: (model(batch.inputs, batch.lengths), batch.targets),
+        torch.distributed.all_reduce if world > 1 else torch.Tensor.tolist,
+    )
+
+
 def worker(rank: int, world: int, port: str, folder: str) -> None:
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     torch.set_num_threads(1)
@@ -47,6 +63,7 @@ def worker(rank: int, world: int, port: str, folder: str) -> None:
         for task in TASKS
         for size in (8, 5, 1)  # equal halves, unequal ones, nothing for the second process
     }
+    found["counts"] = counts(rank, world)
     torch.save(found, f"{folder}/{rank}.pt")
     torch.distributed.destroy_process_group()
 
@@ -60,6 +77,8 @@ def test_gradients_of_two_processes_are_those_of_one(tmp_path):
             for found in parts:
                 for here, there in zip(whole, found[f"{task} {size}"], strict=True):
                     torch.testing.assert_close(there, here, atol=1e-7, rtol=1e-5)
+    assert parts[0]["counts"] == parts[1]["counts"] == counts(0, 1)
+    assert sum(sum(row.values()) for row in counts(0, 1)["counts"].values()) == 10
 
 
 EXACT = ("--set", "model.dropout=0", "--set", "training.clip=0.01")
@@ -86,6 +105,10 @@ def assert_same_run(folder: Path, alone: Path) -> None:
     records = [read(where / "results" / f"{PLACE}.json") for where in (folder, alone)]
     for found, expected in zip(*map(numbers, records), strict=True):
         assert found == pytest.approx(expected, rel=1e-5)
+    kept = [record["measurements"]["outcome"]["forecasts"] for record in records]
+    for found, expected in zip(*kept, strict=True):
+        assert found["truth"] == expected["truth"]
+        assert found["forecast"] == pytest.approx(expected["forecast"], rel=1e-3, abs=1e-5)
     tensors = [
         load_file(where / "checkpoints" / "results" / PLACE / "last.safetensors")
         for where in (folder, alone)

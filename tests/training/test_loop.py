@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import csv
 import pickle
+import platform
 import shutil
+import signal
 import sys
+import textwrap
 from dataclasses import asdict, replace
 
 import pytest
 import torch
-from training_helpers import Cut, numbers, read, toy, toy_config, toy_run, with_training
+from training_helpers import (
+    Cut,
+    numbers,
+    python_command,
+    read,
+    toy,
+    toy_config,
+    toy_run,
+    with_training,
+)
 
 from torchfru.nn import LAYERS, SequenceModel
 from torchfru.training import Hook, TrainingConfig
@@ -92,7 +104,7 @@ def test_a_run_that_was_cut_off_ends_with_the_same_numbers(tmp_path, layer):
         with pytest.raises(InterruptedError):
             toy_run(tmp_path / "cut", config, resume=True, hooks=[Cut(epoch, batch)])
         record = read(tmp_path / "cut" / "results" / "toy" / f"{layer}-seed0.json")
-        assert (record["status"], len(record["epochs"])) == ("running", epoch)
+        assert (record["status"], len(record["epochs"])) == ("stopped", epoch)
     resumed = toy_run(tmp_path / "cut", config, resume=True)
     assert numbers(vars(resumed)) == numbers(vars(whole))
     weights = [
@@ -147,6 +159,45 @@ def test_a_finished_record_needs_no_checkpoint(tmp_path):
     path.write_text(path.read_text().replace('"finished"', '"running"'))
     again = toy_run(tmp_path, toy_config(), resume=True)  # cut off: from the beginning
     assert numbers(vars(again)) == numbers(before)
+
+
+class StopIn(Hook):
+    """Ctrl-C at the end of an epoch, before its checkpoint is written."""
+
+    def __init__(self, epoch):
+        self.epoch = epoch
+
+    def on_epoch(self, training):
+        if len(training.epochs) == self.epoch:
+            raise KeyboardInterrupt
+
+
+def test_a_stop_before_the_checkpoint_leaves_the_epoch_out_of_the_record(tmp_path):
+    config = toy_config(epochs=4)
+    with pytest.raises(InterruptedError, match="stopped after 1 of 4 epochs"):
+        toy_run(tmp_path, config, hooks=[StopIn(2)])
+    (path,) = tmp_path.rglob("fru-seed0.json")
+    assert read(path)["status"] == "stopped"
+    assert len(read(path)["epochs"]) == 1
+    whole = toy_run(tmp_path / "whole", config)
+    again = toy_run(tmp_path, config, resume=True)
+    assert numbers(vars(again)) == numbers(vars(whole))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_stop_between_checkpoint_and_record_waits_for_both(tmp_path, number, monkeypatch):
+    save = Checkpoint.save
+
+    def save_and_signal(self, path):
+        save(self, path)
+        if len(self.epochs) == 2:
+            signal.raise_signal(number)
+
+    monkeypatch.setattr(Checkpoint, "save", save_and_signal)
+    with pytest.raises(InterruptedError, match="stopped after 2 of 4 epochs"):
+        toy_run(tmp_path, toy_config(epochs=4))
+    (path,) = tmp_path.rglob("fru-seed0.json")
+    assert len(read(path)["epochs"]) == 2
 
 
 def test_a_new_run_puts_the_old_one_aside(tmp_path):
@@ -321,6 +372,29 @@ def test_weight_decay_shrinks_the_weights(tmp_path):
 def norm_of_weights(folder):
     path = next(folder.rglob("last.safetensors"))
     return sum(float(w.norm()) for w in Checkpoint.load(path).weights.values())
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="malloc of another C library")
+def test_memory_of_a_batch_is_kept_for_the_next_one():
+    # in a process of its own: where free memory lies depends on all that was allocated before
+    program = """
+        import resource, torch
+        from torchfru.training.process import memory_kept
+
+        def page_faults():
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+            for _ in range(8):
+                torch.ones(12 << 20)  # 48 MiB: 12,288 pages of 4 KiB
+            return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+        with memory_kept():
+            inside = page_faults()
+        print(inside, page_faults())
+    """
+    done = python_command("-c", textwrap.dedent(program), check=True)
+    inside, after = map(int, done.stdout.split())
+    assert inside < 4 * 12_288  # the first ones find their place
+    assert after > 6 * 12_288  # given back: as it was before
 
 
 def test_training_flushes_denormal_numbers_and_leaves_the_processor_as_it_was(tmp_path):

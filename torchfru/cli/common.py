@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 Results = Annotated[Path, typer.Option(help="The folder of the run records.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 DataDir = Annotated[
     Path | None,
     typer.Option(
-        help="A folder with mnist/, imdb/ or beijing/, searched first. Default: TORCHFRU_DATA."
+        help="A folder with mnist/, imdb/ or beijing/. Default: the variable TORCHFRU_DATA."
     ),
 ]
 

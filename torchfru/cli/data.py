@@ -38,7 +38,9 @@ def list_(data_dir: DataDir = None, as_json: Json = False) -> None:
 
 @app.command()
 def fetch(
-    names: Annotated[list[str], typer.Argument(metavar="NAME", help="Data sets, or all.")],
+    names: Annotated[
+        list[str], typer.Argument(metavar="NAME", help="The names of data sets, or all.")
+    ],
     data_dir: DataDir = None,
     as_json: Json = False,
 ) -> None:
@@ -67,12 +69,13 @@ def fetch(
 @app.command()
 def verify(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME", help="Default: all data sets.")
+        list[str] | None,
+        typer.Argument(metavar="NAME", help="The names of data sets. Default: all of them."),
     ] = None,
     data_dir: DataDir = None,
     as_json: Json = False,
 ) -> None:
-    """Check the files on this machine; the exit code is 1 if one is damaged.
+    """Check the files on this machine. The exit code is 1 if one is damaged.
 
     Nothing is downloaded. If you name a data set, its files must be here.
 

@@ -10,10 +10,10 @@ from .common import Json, print_json, print_table
 
 
 def doctor(as_json: Json = False) -> None:
-    """Show versions and devices, and check every backend on the devices that are here.
+    """Show versions and devices, and check every backend on the devices of this machine.
 
     Each backend's outputs and gradients are compared with the collapsed form in float64. The exit
-    code is 1 if a backend fails. Please add what this prints to a bug report.
+    code is 1 if a backend fails. Please add the output to a bug report.
 
     Example: torchfru doctor --json
     """

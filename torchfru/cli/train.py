@@ -29,15 +29,20 @@ if TYPE_CHECKING:
 
 Experiment = Annotated[
     str,
-    typer.Argument(help="An experiment, such as pixel-mnist, or a file: .npz, .csv, .parquet."),
+    typer.Argument(help="Your own file (.npz, .csv, .parquet), or an experiment: pixel-mnist."),
 ]
-Model = Annotated[str, typer.Option(help="rnn, lstm, gru, sru, fru, or a variant: fru-40-10.")]
+Model = Annotated[
+    str,
+    typer.Option(help="rnn, lstm, gru, sru, fru, or a variant: fru-40-10; for a file fru-paper."),
+]
 Set = Annotated[
     list[str],
     typer.Option("--set", help="Change a setting: training.lr=0.01. Repeatable.", metavar="NAME=X"),
 ]
-Seed = Annotated[int, typer.Option(help="Seed of weights, data order and dropout.", min=0)]
-Accelerator = Annotated[str, typer.Option(help="auto, cpu or gpu.")]
+Seed = Annotated[
+    int, typer.Option(help="Seed of the weights, the order of the data and dropout.", min=0)
+]
+Accelerator = Annotated[str, typer.Option(help="The device: auto, cpu or gpu.")]
 Threads = Annotated[int | None, typer.Option(help="Threads per process.", min=1)]
 
 VALIDATION = 0.1  # the share of the training set that judges a sweep
@@ -50,8 +55,11 @@ def train(
     epochs: Annotated[
         int | None, typer.Option(help="Override the number of epochs.", min=1)
     ] = None,
+    test: Annotated[
+        Path | None, typer.Option(help="A file with the test part of a file's sequences.")
+    ] = None,
     results: Results = Path("results"),
-    resume: Annotated[bool, typer.Option("--resume", help="Resume from the checkpoint.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue from the checkpoint.")] = False,
     settings: Set = [],  # noqa: B006
     data_dir: DataDir = None,
     devices: Annotated[int, typer.Option(help="Processes per machine.", min=1)] = 1,
@@ -59,28 +67,36 @@ def train(
     accelerator: Accelerator = "auto",
     threads: Threads = None,
 ) -> None:
-    """Train a model. A run that was stopped or killed can be resumed with --resume.
+    """Train a model on your own file, or on a data set of an experiment.
 
     The record is RESULTS/<experiment>/<model>-seed<k>.json; checkpoints and logs (TensorBoard
-    and CSV) are in checkpoints/, beside RESULTS.
+    and CSV) are in checkpoints/, beside RESULTS. A run that was stopped or killed continues
+    with --resume.
 
-    Example: torchfru train pixel-mnist --model fru --seed 1 --set training.lr=0.01
+    A file of labelled sequences gets settings that follow its sizes: inputs scaled by the training
+    part, a budget of steps, the recipe's model.
+
+    Example: torchfru train mine.csv --model fru --seed 1 --set training.lr=0.01
     """
     from ..training import find_run, override, record_name
 
-    given = [*settings, *([] if epochs is None else [f"training.epochs={epochs}"])]
+    given = [*settings, *([] if test is None else [f"data.test_file={test}"])]
+    given += [] if epochs is None else ["training.steps=none", f"training.epochs={epochs}"]
     with usage_errors():
         config = override(find_run(experiment, model), given)
 
     from ..training import Run, run_experiment
+    from ..training.automatic import fit_to_file
     from .progress import ProgressBar
 
     use_threads(threads)
+    config, data = fit_to_file(config, model, given)
     run = Run(record_name(experiment, config), model, seed, config, results)
     console = new_console()
     record = run_experiment(
         run,
         resume=resume,
+        data=data,
         data_dir=data_dir,
         devices=devices,
         nodes=nodes,
@@ -109,6 +125,13 @@ def show(record: RunResult, console: Console) -> None:
             f"{training.max_minutes:g} are used up; to train on, add --resume --set "
             "training.max_minutes=none"
         )
+    if "naive" in record.measurements:
+        kept = (
+            "Kept the start, since training did not do better"
+            if not record.last["epoch"]
+            else "Start"
+        )
+        lines.append(f"{kept}: {record.measurements['naive']}")
     for line in lines:
         console.print(shown(line), soft_wrap=True)
     total = sum(record.split.values()) or 1.0
@@ -124,13 +147,17 @@ def sweep(
     epochs: Annotated[int, typer.Option(help="Epochs per point of the grid.", min=1)] = 5,
     results: Results = Path("results"),
     storage: Annotated[
-        str | None, typer.Option(help="Address of a database to share; default: an SQLite file.")
+        str | None, typer.Option(help="Address of a shared database. Default: an SQLite file.")
     ] = None,
-    lr: Annotated[str | None, typer.Option(help="Learning rates, comma-separated.")] = None,
-    decay: Annotated[str | None, typer.Option(help="Decays, comma-separated.")] = None,
-    trials: Annotated[int | None, typer.Option(help="Stop after this many points.", min=1)] = None,
+    lr: Annotated[str | None, typer.Option(help="Learning rates to try, comma-separated.")] = None,
+    decay: Annotated[
+        str | None, typer.Option(help="Decay factors to try, comma-separated.")
+    ] = None,
+    trials: Annotated[
+        int | None, typer.Option(help="Stop after this many points of the grid.", min=1)
+    ] = None,
     name: Annotated[
-        str | None, typer.Option(help="A name for this sweep, part of its file's name.")
+        str | None, typer.Option(help="A name for this sweep, which becomes part of its file name.")
     ] = None,
     settings: Set = [],  # noqa: B006
     data_dir: DataDir = None,
@@ -138,16 +165,20 @@ def sweep(
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:
-    """Search the paper's grid of learning rates and decays on held-out training data.
+    """Try a grid of learning rates and decay factors, judged on held-out training data.
 
-    The test set is never used. Run it again to resume it. Several processes, also on other
-    machines with the same --storage (postgresql://user@host/name), share the work.
+    The test set is never used. The grid is the paper's, unless --lr or --decay is given. The same
+    command continues a sweep that was stopped. Several processes share the work, also on other
+    machines with the same --storage (postgresql://user@host/name).
 
     Example: torchfru sweep mix-poly-5 --model lstm --epochs 5
     """
     from ..training import find_run, override, record_name
+    from ..training.recipes import PAPER, is_user_file
 
     with usage_errors():
+        if is_user_file(find_run(experiment, model)) and not model.endswith(PAPER):
+            model += PAPER  # the grid is for plain models
         config = override(find_run(experiment, model), [f"training.epochs={epochs}", *settings])
         if config.data.validation == 0:
             config = override(config, [f"data.validation={VALIDATION}"])

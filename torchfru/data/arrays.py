@@ -51,6 +51,29 @@ def train_size(n: int, test: float) -> int:
     return min(max(round(n * (1 - test)), 1), n - 1)
 
 
+def held_out(labels: Array, share: float, rng: np.random.Generator) -> Array:
+    """Which samples to hold out: a share of each class, and at least one. Each class keeps one.
+
+    >>> held_out(np.array([0, 0, 0, 0, 1, 1, 2]), 0.4, generator(0))
+    array([False, False,  True,  True,  True, False, False])
+    """
+    order = shuffled(len(labels), rng)
+    place = np.empty(len(labels))  # of each sample within its class, from 0 to 1
+    for label in np.unique(labels):
+        members = order[labels[order] == label]
+        place[members] = (np.arange(len(members)) + 0.5) / len(members)
+        place[members[-1]] = np.inf
+    first = order[np.argsort(place[order], kind="stable")][: max(1, round(share * len(labels)))]
+    held = np.zeros(len(labels), bool)
+    held[first] = np.isfinite(place[first])
+    if not held.any():
+        raise ValueError(
+            f"each of the {len(labels)} sequences has a class of its own, which it must be trained "
+            "on: none can be held out; give more sequences of each class"
+        )
+    return held
+
+
 def sha256(*arrays: Array) -> str:
     """The SHA-256 of the arrays' bytes, little-endian, one array after the other."""
     digest = hashlib.sha256()

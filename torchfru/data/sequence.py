@@ -37,6 +37,10 @@ class Split:
         lengths = None if self.lengths is None else self.lengths[chosen]
         return Split(self.inputs[chosen], self.targets[chosen], lengths)
 
+    def in_time(self, share: float) -> tuple[Split, Split] | None:
+        """The samples before the last share of the time and those after; None without a time."""
+        return None
+
 
 @dataclass(frozen=True)
 class Scaling:
@@ -44,6 +48,10 @@ class Scaling:
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
+
+    def fits(self, channels: int) -> bool:
+        """Whether there is a mean and a positive deviation for each channel."""
+        return len(self.mean) == len(self.std) == channels and min(self.std) > 0
 
 
 @dataclass(frozen=True)
@@ -77,8 +85,12 @@ class DataSpec:
         checksums: source file or generator -> SHA-256, for the record of a run.
         classes: the names of the classes, if they have any.
         words: the word of each token id, if the inputs are tokens.
-        scaling: of a series, to get back to its units.
+        scaling: of the inputs; and for ``predict``, of the outputs, which are inputs of a later
+            step.
+        target_scaling: of the outputs of ``regress``.
         reading: of a user's file.
+        horizon: of windows over series, how many steps ahead are forecast; the targets have
+            output_size / horizon numbers for each step, and ``scaling`` has all series' channels.
     """
 
     name: str
@@ -91,7 +103,24 @@ class DataSpec:
     classes: tuple[str, ...] = ()
     words: tuple[str, ...] = field(default=(), repr=False)
     scaling: Scaling | None = None
+    target_scaling: Scaling | None = None
     reading: Reading | None = None
+    horizon: int | None = None
+
+    @property
+    def forecasts(self) -> bool:
+        """Whether the data are windows of scaled series, whose next values are predicted."""
+        return self.horizon is not None or (self.task == "predict" and self.scaling is not None)
+
+    @property
+    def output_scaling(self) -> Scaling | None:
+        """The scaling to undo in a model's output; None where its unit is that of the targets."""
+        return self.scaling if self.forecasts else self.target_scaling
+
+    @property
+    def channels(self) -> int:
+        """How many channels are scaled."""
+        return 0 if self.scaling is None else len(self.scaling.mean)
 
     def to_dict(self) -> dict[str, Any]:
         """The description as JSON can store it, in a checkpoint."""
@@ -99,11 +128,17 @@ class DataSpec:
             DataSpec(**{item.name: getattr(self, item.name) for item in fields(DataSpec)})
         )
 
+    def channel(self, number: int) -> str:
+        """The name of an output of a series: that of its column, or else its number."""
+        columns = self.reading.columns if self.reading is not None else ()
+        known = self.output_size if self.horizon is None else self.channels
+        return columns[number] if len(columns) == known else str(number)
+
     @classmethod
     def from_dict(cls, stored: dict[str, Any]) -> DataSpec:
         """The inverse of :meth:`to_dict`; a ValueError says which entry is missing or wrong."""
         spec = from_json(DataSpec, stored)
-        sizes = (spec.input_size, spec.output_size, spec.seq_len, spec.vocab_size)
+        sizes = (spec.input_size, spec.output_size, spec.seq_len, spec.vocab_size, spec.horizon)
         if any(size is not None and size < 1 for size in sizes):
             raise ValueError(f"its sizes must be at least 1, got {sizes}")
         for name, texts, size in (
@@ -112,9 +147,11 @@ class DataSpec:
         ):
             if texts and len(texts) != size:
                 raise ValueError(f"it names {len(texts)} {name} for {size}")
-        if spec.scaling is not None:
-            mean, std = spec.scaling.mean, spec.scaling.std
-            if not len(mean) == len(std) == spec.input_size or min(std) <= 0:
+        for scaling, size in (
+            (spec.scaling, spec.input_size if spec.horizon is None else spec.channels),
+            (spec.target_scaling, spec.output_size),
+        ):
+            if scaling is not None and not scaling.fits(size):
                 raise ValueError("its scaling is not a mean and a positive std for each channel")
         return spec
 

@@ -22,8 +22,11 @@ from ..io import printable
 from .arrays import Array, DataError
 
 BLOCK_CELLS = 200_000
+MOST_LISTED = 20  # columns that an error names
 LARGEST = float(np.finfo(np.float32).max)
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+DECIMAL_COMMA = re.compile(r"\s*[+-]?(\d+,\d*|,\d+)([eE][+-]?\d+)?\s*", re.ASCII)
+LONGEST_LINE = 1 << 20  # characters that are looked at for the mark between columns
 MISSING = ("", "na", "n/a", "nan", "null", "none")
 
 Row = Sequence[Any]
@@ -59,8 +62,12 @@ def open_table(path: Path) -> AbstractContextManager[Table]:
 def _open_csv(path: Path) -> Iterator[Table]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, strict=True)
+            mark = _delimiter(file.readline(LONGEST_LINE))
+            file.seek(0)
+            reader = csv.reader(file, delimiter=mark, strict=True)
             rows = _without_blank_end(path, reader)
+            if mark != ",":
+                rows = _with_points(path, rows)
             first = next(rows, None)
             if first is None:
                 raise DataError(f"{path}: the file is empty; give it a row per sequence or step")
@@ -85,6 +92,34 @@ def _open_csv(path: Path) -> Iterator[Table]:
             f"{path}: line {reader.line_num} is not CSV (a quote that is not closed, a zero byte "
             "or a cell of more than 131,072 characters); correct it"
         ) from error
+
+
+def _delimiter(line: str) -> str:
+    """The mark between columns by the first line: a comma, unless only another one makes sense.
+
+    >>> [_delimiter(line) for line in ("a,b", "a;b", "1,5;2", "a;b,c")]
+    [',', ';', ';', ',']
+    """
+    for mark in (";", "\t"):
+        cells = line.rstrip("\r\n").split(mark)
+        numbers = (DECIMAL_COMMA.fullmatch(cell) or is_number(cell) for cell in cells)
+        if len(cells) > 1 and ("," not in line or all(numbers)):
+            return mark
+    return ","
+
+
+def _with_points(path: Path, rows: Iterator[list[str]]) -> Iterator[list[str]]:
+    """The rows with points for decimal commas. With both in a file, a comma may mean thousands."""
+    comma = point = None
+    for row in rows:
+        comma = comma or next(filter(DECIMAL_COMMA.fullmatch, row), None)
+        point = point or next((cell for cell in row if "." in cell and is_number(cell)), None)
+        if comma and point:
+            raise DataError(
+                f"{path}: has a number with a comma, {comma!r}, and one with a point, {point!r}; "
+                "write all of them with points"
+            )
+        yield [cell.replace(",", ".") if DECIMAL_COMMA.fullmatch(cell) else cell for cell in row]
 
 
 def _without_blank_end(path: Path, reader: Any) -> Iterator[list[str]]:
@@ -160,9 +195,25 @@ def to_numbers(path: Path, columns: Sequence[str], done: int, rows: list[Row]) -
     for i, row in enumerate(rows):
         for j, cell in enumerate(row):
             if not is_number(cell):
+                _require_values(path, columns, done, rows, j)
                 name = repr(columns[j]) if j < len(columns) else str(j + 1)
                 raise DataError(f"{path}: row {done + i + 1}, column {name} {_problem(cell)}")
     return values
+
+
+def _require_values(
+    path: Path, columns: Sequence[str], done: int, rows: list[Row], number: int
+) -> None:
+    """Refuse a column without a value in a block of rows, and name those that have some."""
+    known = {i for row in rows for i, cell in enumerate(row) if not is_empty(cell)}
+    if number in known or number >= len(columns) or len(rows) < 2:
+        return
+    others = [printable(columns[i]) for i in sorted(known)]
+    listed = ", ".join([*others[:MOST_LISTED], *(others[MOST_LISTED:] and ["..."])]) or "none"
+    raise DataError(
+        f"{path}: the values of column {columns[number]!r} are missing in rows {done + 1} to "
+        f"{done + len(rows)}; fill them in, or leave it out; columns with values: {listed}"
+    )
 
 
 def _has_odd_digits(rows: list[Row]) -> bool:
@@ -181,9 +232,11 @@ def _problem(cell: Any) -> str:
     shown = repr(text if len(text) <= 40 else text[:40] + "...")
     if isinstance(cell, str) and NUMBER.fullmatch(cell.strip()):
         return f"is {shown}, too large for float32; scale the values"
+    if isinstance(cell, str) and DECIMAL_COMMA.fullmatch(cell):
+        return f"is {shown}, not a number; write it with a decimal point"
     for mark, name in ((";", "semicolons"), ("\t", "tabs")):
         if isinstance(cell, str) and mark in cell:
-            return f"is {shown}, not a number; separate columns with commas, not {name}"
+            return f"is {shown}, not a number; separate all columns with commas, or all with {name}"
     return f"is {shown}, not a finite number in float32; correct it, or leave the column out"
 
 
@@ -243,6 +296,8 @@ class Labels:
 
     def _name(self, label: Any) -> str:
         if is_empty(label):
+            if len(self.numbers) == 1:
+                raise DataError(f"{self.path}: the labels of all rows are missing; fill them in")
             row = self.rows.index(self.numbers[label]) + 1
             raise DataError(f"{self.path}: row {row} has no label")
         if isinstance(label, bytes):

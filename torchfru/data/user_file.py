@@ -1,9 +1,10 @@
 """A user's file: sequences with labels, or one series, from .npz, .csv or .parquet.
 
-Sequences with labels are to be classified; a series is to be forecast, a step ahead.
+Sequences with labels are to be classified; a series is to be forecast, a step or more ahead.
 
     .npz      ``sequences`` (N, L) or (N, L, C), ``labels`` (N,) and, if they differ,
-              ``lengths`` (N,); or else ``series`` (T,) or (T, C)
+              ``lengths`` (N,), or two parts of them: ``train_sequences``, ``test_sequences`` and
+              so on; or else ``series`` (T,) or (T, C)
     .csv,     a column ``label``: a row is a sequence, the other columns its values in order,
     .parquet  empty ones at the end of a shorter sequence; without it: a row is a step of a
               series, a column a channel. A parquet file may also have, besides ``label``, one
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 from array import array
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -27,6 +28,7 @@ from .arrays import (
     DataError,
     floats,
     generator,
+    held_out,
     integers,
     require_count,
     shuffled,
@@ -36,8 +38,18 @@ from .npz import Npz, open_npz
 from .sequence import DataSpec, Reading, SequenceData, Split
 from .series import forecast
 from .tables import LARGEST, Labels, Row, Table, is_empty, open_table, to_numbers
+from .windows import (
+    default_width,
+    find_season,
+    forecast_data,
+    held_rows,
+    require_rows,
+    scale_series,
+    scaled_rows,
+)
 
 SUFFIXES = (".npz", ".csv", ".parquet")
+LENGTH = 100  # of the windows in which a series is read, a step ahead
 BLOCK_BYTES = 1 << 26  # shuffled or checked at a time
 
 
@@ -60,8 +72,11 @@ def user_file(
     *,
     label: str | None = None,
     column: str | None = None,
-    length: int = 100,
+    length: int | None = None,
+    horizon: int | None = None,
     test: float = 0.2,
+    test_file: str | None = None,
+    stratify: bool = False,
     seed: int = 0,
 ) -> SequenceData:
     """The data set in a file.
@@ -69,47 +84,103 @@ def user_file(
     Args:
         label: the column of the labels, in a table; default: ``label``, if there is one.
         column: the one column of a table that is the series; default: all of them.
-        length: the window in which a series is read.
+        length: the window in which a series is read; default: 100, or with a horizon by the season
+            and the length of the series.
+        horizon: how many steps of a series to forecast at once; default: one, after each step.
         test: the part that is kept for the test: of a series the last, of sequences a random
-            one, drawn from ``seed``.
+            one, drawn from ``seed``; where the file itself has no test part.
+        test_file: a file of the same form that is the test part.
+        stratify: whether the random part has its share of each class.
     """
-    require_count("length", length)
+    require_count("length", 1 if length is None else length)
+    require_count("horizon", 1 if horizon is None else horizon)
     if label is not None and column is not None:
         raise ValueError("label is for sequences and column for a series: give only one of them")
     require_file(path, SUFFIXES)
     checksums = {path.name: file_digest(path)}
-    if path.suffix == ".npz":
-        if label is not None or column is not None:
-            raise ValueError(f"{path}: label and column are for tables; an .npz has neither")
-        with open_npz(path) as arrays:
-            found = _npz_series(arrays) if "series" in arrays.members else _npz_sequences(arrays)
-    else:
-        with open_table(path) as table:
-            found = _from_table(table, label, column)
+    found, apart = _read(path, label, column)
     reading = Reading(label or "label", column, found.columns)
     if found.lengths is None:
-        return forecast(
-            path.stem, found.values, length=length, test=test, checksums=checksums, reading=reading
-        )
-    return _classify(path, found, reading, test=test, seed=seed, checksums=checksums)
+        if test_file is not None:
+            raise ValueError(f"{path}: test_file is for sequences; the end of a series is its test")
+        more: dict[str, Any] = {"test": test, "checksums": checksums, "reading": reading}
+        if horizon is None:
+            return forecast(path.stem, found.values, length=length or LENGTH, **more)
+        return _forecast_block(path, found.values, length, horizon, **more)
+    if test_file is not None:
+        other = Path(test_file).expanduser()
+        require_file(other, SUFFIXES)
+        checksums |= {f"test: {other.name}": file_digest(other)}
+        one, two = _read(other, label, column)
+        apart = two or one
+    parts = _parts_apart(path, found, apart) if apart else _parts(path, found, test, stratify, seed)
+    return SequenceData(
+        name=path.stem,
+        task="classify",
+        train=parts[0],
+        test=parts[1],
+        input_size=found.values.shape[2],
+        output_size=len(found.classes),
+        seq_len=max(part.inputs.shape[1] for part in parts),
+        checksums=checksums,
+        classes=found.classes,
+        reading=reading,
+    )
+
+
+def _forecast_block(
+    path: Path, values: Array, length: int | None, horizon: int, *, test: float, **more: Any
+) -> SequenceData:
+    """Windows over each channel of a series, and the next ``horizon`` values."""
+    train_size(len(values), test)  # test is a share
+    rows = len(values) - held_rows(len(values), test, horizon)
+    require_rows(str(path), len(values), horizon, length, held=2)
+    series = [values[:, [i]] for i in range(values.shape[1])]
+    scaling = scale_series(str(path), series, [rows] * len(series))
+    if length is None:
+        known = scaled_rows(scaling, series)
+        season = find_season([one[:rows] for one in known], rows // 3)
+        length = default_width(rows, horizon, season)
+    sizes: dict[str, Any] = {"width": length, "horizon": horizon, "scaling": scaling, "test": test}
+    return forecast_data(path.stem, series, **sizes, **more)
+
+
+def _read(path: Path, label: str | None, column: str | None) -> tuple[Content, Content | None]:
+    """The content of a file, and that of its test part if it has one."""
+    if path.suffix != ".npz":
+        with open_table(path) as table:
+            return _from_table(table, label, column), None
+    if label is not None or column is not None:
+        raise ValueError(f"{path}: label and column are for tables; an .npz has neither")
+    with open_npz(path) as arrays:
+        if "series" in arrays.members:
+            return _npz_series(arrays), None
+        if "train_sequences" in arrays.members:
+            return _npz_sequences(arrays, "train_"), _npz_sequences(arrays, "test_")
+        return _npz_sequences(arrays), None
 
 
 def read_inputs(path: Path, spec: DataSpec) -> Split:
     """The sequences of a file to predict from, read and scaled as the data of ``spec`` were.
 
-    Labels are ignored. A model that forecasts reads the last steps of a longer series.
+    Labels are ignored, and of an .npz with two parts the test part is read. A model that forecasts
+    reads the last steps of a longer series.
     """
     require_file(path, SUFFIXES)
-    forecasts = spec.scaling is not None
+    forecasts = spec.forecasts
     if path.suffix == ".npz":
         with open_npz(path) as arrays:
             one = "series" in arrays.members and (forecasts or "sequences" not in arrays.members)
-            found = _npz_series(arrays) if one else _npz_sequences(arrays, labelled=False)
+            apart = "sequences" not in arrays.members and "test_sequences" in arrays.members
+            prefix = "test_" if apart else ""
+            found = _npz_series(arrays) if one else _npz_sequences(arrays, prefix, labelled=False)
     else:
         with open_table(path) as table:
             columns = _trained_columns(table, spec.reading or Reading(), not forecasts)
             found = _table_series(table, columns) if forecasts else _table_sequences(table, columns)
     values, lengths = found.values, found.lengths
+    if spec.horizon is not None:
+        return _last_windows(path, values, spec)
     if lengths is None:
         values = values[None, -spec.seq_len if forecasts else 0 :]  # (1, L, C)
         lengths = np.array([values.shape[1]])
@@ -126,6 +197,27 @@ def read_inputs(path: Path, spec: DataSpec) -> Split:
         values = (values - spec.scaling.mean) / spec.scaling.std
     inputs = floats(values)
     return Split(inputs, inputs, _if_ragged(lengths, values.shape[1]))
+
+
+def _last_windows(path: Path, values: Array, spec: DataSpec) -> Split:
+    """The end of a series (T, C), as a window for each channel, or for all of them."""
+    if values.ndim != 2 or values.shape[1] != spec.channels:
+        raise DataError(
+            f"{path}: the model forecasts a series of {spec.channels} channels; this file has "
+            f"values of the shape {values.shape}"
+        )
+    if len(values) < spec.seq_len:
+        raise DataError(
+            f"{path}: has {len(values)} steps, and the model reads the last {spec.seq_len}; give a "
+            "longer series"
+        )
+    assert spec.scaling is not None
+    known = (values[-spec.seq_len :] - spec.scaling.mean) / spec.scaling.std  # (L, C)
+    known = known[None] if spec.input_size == spec.channels else known.T[..., None]
+    if known.shape[2] != spec.input_size:
+        raise DataError(f"{path}: the model was fitted with covariates; predict with FRUForecaster")
+    inputs = floats(known)
+    return Split(inputs, inputs)
 
 
 def require_file(path: Path, suffixes: tuple[str, ...]) -> None:
@@ -176,15 +268,23 @@ def _npz_series(arrays: Npz) -> Content:
     return Content(series)
 
 
-def _npz_sequences(arrays: Npz, labelled: bool = True) -> Content:
+def _npz_sequences(arrays: Npz, prefix: str = "", labelled: bool = True) -> Content:
+    """The sequences of a file, or of its part with this prefix, such as ``test_``."""
     path, names = arrays.path, list(arrays.members)
-    if "sequences" not in names or (labelled and "labels" not in names):
+    if f"{prefix}sequences" not in names or (labelled and f"{prefix}labels" not in names):
         raise DataError(
-            f"{path}: holds {printable(', '.join(names[:10])) or 'nothing'}; expected sequences"
-            + (" and labels (classify), or series (forecast)" if labelled else ", or series")
+            f"{path}: holds {printable(', '.join(names[:10])) or 'nothing'}; expected "
+            f"{prefix}sequences"
+            + (
+                f" and {prefix}labels (classify), or series (forecast)"
+                if labelled
+                else ", or series"
+            )
         )
-    labels = arrays.values("labels", "iufbUS", "whole numbers or names") if labelled else None
-    values = arrays.numbers("sequences", np.float32)
+    labels = (
+        arrays.values(f"{prefix}labels", "iufbUS", "whole numbers or names") if labelled else None
+    )
+    values = arrays.numbers(f"{prefix}sequences", np.float32)
     if values.ndim not in (2, 3) or (labels is not None and labels.shape != values.shape[:1]):
         got = values.shape if labels is None else f"{values.shape} and {labels.shape}"
         raise DataError(
@@ -196,9 +296,9 @@ def _npz_sequences(arrays: Npz, labelled: bool = True) -> Content:
     n, steps = values.shape[:2]
     values = np.ascontiguousarray(values.reshape(n, steps, -1))  # (N, L, C)
     lengths = np.full(n, steps)
-    if "lengths" in names:
+    if f"{prefix}lengths" in names:
         expected = f"({n},) whole numbers from 1 to {steps}"
-        lengths = arrays.values("lengths", "iu", expected)
+        lengths = arrays.values(f"{prefix}lengths", "iu", expected)
         if lengths.shape != (n,) or bool(((lengths < 1) | (lengths > steps)).any()):
             raise DataError(f"{path}: lengths must be {expected}")
         lengths = lengths.astype(np.int64)
@@ -304,42 +404,62 @@ def _listed(path: Path, number: int, row: Row) -> Row:
 # Sequences as a data set -----------------------------------------------------------------
 
 
-def _classify(
-    path: Path,
-    found: Content,
-    reading: Reading,
-    *,
-    test: float,
-    seed: int,
-    checksums: dict[str, str],
-) -> SequenceData:
+def _parts(path: Path, found: Content, test: float, stratify: bool, seed: int) -> list[Split]:
+    """A part to train on and one to test on, drawn at random."""
     values, lengths, labels = found.values, found.lengths, found.labels
     assert lengths is not None
     assert labels is not None
     if len(labels) < 2:
         raise DataError(f"{path}: {len(labels)} sequences; training and test need at least 2")
+    _require_classes(path, found)
+    rng, size = generator(seed), train_size(len(labels), test)
+    order = shuffled(len(labels), rng)
+    if stratify:
+        held = held_out(labels, test, rng)[order]
+        order, size = np.concatenate([order[~held], order[held]]), int((~held).sum())
+    flat = values.reshape(len(values), -1)
+    width = max(1, BLOCK_BYTES // (flat.itemsize * len(flat)))
+    for first in range(0, flat.shape[1], width):  # in place, to save memory
+        flat[:, first : first + width] = flat[order, first : first + width]
+    whole = _split(values, lengths[order], labels[order])
+    return [whole[:size], whole[size:]]
+
+
+def _parts_apart(path: Path, train: Content, test: Content) -> list[Split]:
+    """The two parts as a file, or two of them, have them."""
+    _require_classes(path, train)
+    assert test.labels is not None
+    known = {name: code for code, name in enumerate(train.classes)}
+    for name in test.classes:
+        if name not in known:
+            raise DataError(
+                f"{path}: the test part has the label {printable(name)}, which no sequence of the "
+                "training part has"
+            )
+    if train.values.shape[2] != test.values.shape[2]:
+        raise DataError(
+            f"{path}: has {train.values.shape[2]} features per step, and its test part has "
+            f"{test.values.shape[2]}"
+        )
+    codes = np.array([known[name] for name in test.classes])[test.labels]
+    return [
+        _split(train.values, train.lengths, train.labels),
+        _split(test.values, test.lengths, codes),
+    ]
+
+
+def _require_classes(path: Path, found: Content) -> None:
     if len(found.classes) < 2:
         raise DataError(
             f"{path}: all labels are {printable(found.classes[0])}; to classify takes at least 2 "
             "classes"
         )
-    order = shuffled(len(labels), generator(seed))
-    flat = values.reshape(len(values), -1)
-    width = max(1, BLOCK_BYTES // (flat.itemsize * len(flat)))
-    for first in range(0, flat.shape[1], width):  # in place, to save memory
-        flat[:, first : first + width] = flat[order, first : first + width]
-    return SequenceData.of(
-        path.stem,
-        "classify",
-        floats(values),
-        integers(labels[order]),
-        _if_ragged(lengths[order], values.shape[1]),
-        train=train_size(len(labels), test),
-        output_size=len(found.classes),
-        checksums=checksums,
-        classes=found.classes,
-        reading=reading,
-    )
+
+
+def _split(values: Array, lengths: Array | None, labels: Array | None) -> Split:
+    assert lengths is not None
+    assert labels is not None
+    return Split(floats(values), integers(labels), _if_ragged(lengths, values.shape[1]))
 
 
 def _if_ragged(lengths: Array, steps: int) -> Tensor | None:

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .recurrent import sequence_mask
+from ..ops.weights import sequence_mask
 from .stream import Stream
 
 State = tuple[Tensor, ...]

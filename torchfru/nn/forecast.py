@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-FORECASTS = ("none", "last", "line", "seasonal", "ridge")
+FORECASTS = ("none", "last", "line", "seasonal", "seasonal-line", "ridge", "best")
 
 
 class NaiveForecast(nn.Module):
@@ -23,8 +23,12 @@ class NaiveForecast(nn.Module):
     - "line": the line through the last two inputs, x(t) + i (x(t) - x(t - 1)).
     - "seasonal": the input one season before, x(t + i - season), or the latest one that is known
       and whole seasons before.
+    - "seasonal-line": the same, moved by the change of the last season, x(t) - x(t - season), once
+      for each season ahead.
     - "ridge": V and b by ridge regression on the training set, solved in closed form; the penalty
       is the one with the least generalised cross-validation score.
+    - "best": the one of all these that does best on held-back windows, set by
+      :meth:`set_weights`.
 
     :meth:`fit` learns V and b, if there is anything to learn, and the units: the root mean square
     of the forecast's error on the training set, for each output, and apart for steps 1, 2, ...,
@@ -33,10 +37,10 @@ class NaiveForecast(nn.Module):
     starts as good as the naive forecast.
 
     Args:
-        kind: "last", "line", "seasonal" or "ridge".
+        kind: "last", "line", "seasonal", "seasonal-line", "ridge" or "best".
         input_size: n, the features of a step.
-        width: how many inputs a ridge regression reads. The other kinds know how many they need.
-        season: the steps of a season, for "seasonal".
+        width: how many inputs "ridge" and "best" read. The other kinds know how many they need.
+        season: the steps of a season, for the seasonal kinds.
         horizon: how many steps ahead.
 
     Shape:
@@ -69,7 +73,8 @@ class NaiveForecast(nn.Module):
             if value < 1:
                 raise ValueError(f"NaiveForecast: {name} must be greater than zero, got {value}")
         self.kind, self.input_size, self.season, self.horizon = kind, input_size, season, horizon
-        self.width = {"last": 1, "line": 2, "seasonal": season, "ridge": width}[kind]
+        needed = {"last": 1, "line": 2, "seasonal": season, "seasonal-line": season + 1}
+        self.width = needed.get(kind, width)
         n_out = horizon * input_size
         self.register_buffer("weight", torch.zeros(n_out, self.width * input_size))
         self.register_buffer("bias", torch.zeros(n_out))
@@ -78,19 +83,31 @@ class NaiveForecast(nn.Module):
             self._copy_from([-(i + 1.0) for i in range(horizon)], [0] * horizon)
         elif kind == "seasonal":
             self._copy_from([1.0] * horizon, [i % season for i in range(horizon)])
+        elif kind == "seasonal-line":
+            self._copy_from([1.0] * horizon, [i % season + 1 for i in range(horizon)])
+            self._copy_from([-(i // season + 1.0) for i in range(horizon)], [0] * horizon)
 
     def _copy_from(self, factors: Sequence[float], places: Sequence[int]) -> None:
         """Let output i add ``factors[i]`` times the difference at place ``places[i]``."""
         weight = self.weight.unflatten(0, (self.horizon, -1))  # (H, n, width n)
         for i, (factor, place) in enumerate(zip(factors, places, strict=True)):
             columns = slice(place * self.input_size, (place + 1) * self.input_size)
-            weight[i, :, columns] = factor * torch.eye(self.input_size)
+            weight[i, :, columns] += factor * torch.eye(self.input_size)
 
     def forward(self, x: Tensor, before: Tensor | None = None) -> Tensor:
         """Forecasts before the inputs x (N, L, n) and after each: (N, L + 1, horizon n)."""
         features, present = self._differences(x, before)
         change = features @ self.weight.mT + self.bias
         return change + present.repeat(1, 1, self.horizon)
+
+    def after(self, x: Tensor, t: Tensor) -> Tensor:
+        """Forecasts (N, horizon n) after the first t (N,) of the inputs x (N, L, n)."""
+        steps = t.unsqueeze(-1) + torch.arange(-self.width, 0, device=t.device)  # (N, width)
+        place = steps.clamp(min=0).unsqueeze(-1).expand(-1, -1, x.shape[-1])
+        window = x.gather(1, place)
+        present = window[:, -1]
+        change = (window - present.unsqueeze(1)).flatten(1) @ self.weight.mT + self.bias
+        return change + present.repeat(1, self.horizon)
 
     def _differences(self, x: Tensor, before: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The window's inputs less the present one, (N, L + 1, width n), and that one."""
@@ -133,6 +150,18 @@ class NaiveForecast(nn.Module):
                 unit = part.square().mean(0).sqrt()
                 units[i] = torch.where(unit > 0, unit, 1.0)
         return units
+
+    @torch.no_grad()
+    def set_weights(self, weight: Tensor, bias: Tensor, error: Tensor | None = None) -> None:
+        """Let this be the forecast with weight' (P, Q) of all differences, and bias (Q,).
+
+        ``error`` (Q,) is its mean squared error on the training set; None keeps the units.
+        """
+        self.weight.copy_(weight.mT)
+        self.bias.copy_(bias)
+        if error is not None:
+            unit = error.sqrt()
+            self.units.copy_(torch.where(unit > 0, unit, 1.0).expand_as(self.units))
 
     def unit(self, t: Tensor) -> Tensor:
         """The unit (..., horizon n) of forecasts after t (...) inputs."""

@@ -338,11 +338,14 @@ class FRUCell(RecurrentCell, FRU):
     def _step(self, x: Tensor, u: Tensor | None, t: Tensor | None) -> tuple[Tensor, Tensor]:
         """Each sample has its own step, so that no value of t decides how to compute."""
         weights = weights_of(self)
-        self._check_time(1 if t is None else t + 1)
         if not torch.is_grad_enabled() and backend_for(x, self.gate_size) == "numba":
             waves = self._waves(0, "")
             if waves is not None and runs_eagerly(x, u, t, *waves[:2], *weights):
-                return fru_step(x, u, waves, weights, self.nonlinearity, t)
+                y, u, past = fru_step(x, u, waves, weights, self.nonlinearity, t)
+                if past >= 0:
+                    self._check_time(past + 1)
+                return y, u
+        self._check_time(1 if t is None else t + 1)
         if t is None:
             t = x.new_zeros(x.shape[:1], dtype=torch.int64)
         u = x.new_zeros(x.shape[0], self.state_size) if u is None else u

@@ -28,8 +28,7 @@ class EnergyReadout(nn.Module):
     read-out knows when something happened, the energy knows what.
 
     Shape:
-        u (N, 2 F d), as an :class:`FRU` with ``phase_pairs=True`` returns it; result
-        (N, features).
+        u (N, 2 F d), as an :class:`FRU` with ``basis="pairs"`` returns it; result (N, features).
 
     >>> EnergyReadout(num_freqs=6, freq_dim=4, features=8, seq_len=50)(torch.randn(3, 48)).shape
     torch.Size([3, 8])
@@ -61,7 +60,8 @@ class Head(nn.Linear):
     Every part can be left out; without any the head is ``nn.Linear``.
 
     Args:
-        hidden_size: the width of y. output_size: the width of the answer.
+        hidden_size: the width of y.
+        output_size: the width of the answer.
         seq_len: T.
         scale: "none", "sqrt" (y times sqrt(T): y is a mean over time, in which one step counts
             1 / T), or "learned" (one number that starts at sqrt(T)).

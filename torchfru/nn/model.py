@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from ..basis import Fourier, Pairs, named_frequencies, resolve_basis
 from ..defaults import (
+    ADDED_LAYERS,
     BASIS,
     EMBEDDING_SIZE,
     FREQS,
@@ -29,6 +30,7 @@ from .forecast import FORECASTS, NaiveForecast
 from .fru import FRU
 from .head import EnergyReadout, Head
 from .sru import SRU
+from .step import ModelStream
 from .window import ACTIVATIONS, CausalWindow
 
 
@@ -65,6 +67,8 @@ LAYERS: dict[str, Callable[..., nn.Module]] = {
     "sru": _timeless(SRU),
     "fru": _fru,
 }
+# The same for layers of a program beside the library, with their options in ADDED_LAYERS.
+ADDED_BUILDERS: dict[str, Callable[..., nn.Module]] = {}
 
 
 class SequenceModel(nn.Module):
@@ -73,7 +77,7 @@ class SequenceModel(nn.Module):
     With the defaults it is the paper's model: no window, and a linear head.
 
     Args:
-        layer: one of :data:`LAYERS`: "rnn", "lstm", "gru", "sru", "fru".
+        layer: a name in ``torchfru.nn.LAYERS``: "rnn", "lstm", "gru", "sru", "fru".
         input_size: features per step; ignored if ``vocab_size`` is given.
         output_size: the number of classes, or of predicted features.
         seq_len: the longest sequence that will be read.
@@ -90,11 +94,17 @@ class SequenceModel(nn.Module):
         energy: the width of an :class:`EnergyReadout` beside the output of an FRU with
             ``basis="pairs"``; 0 for none.
         skip: whether the head sees the layer's input as well, the window's features.
-        naive: where to start: "last", "line", "seasonal" or "ridge", see :class:`NaiveForecast`.
-            The model predicts the difference to this forecast, in units of its error on the
-            training set, from a head that starts at zero. The error of the latest forecast, in
-            the same units, becomes an input beside the inputs themselves. ``naive_width`` and
-            ``season`` are the forecast's width and season. "none" for no forecast.
+        naive: where to start: "last", "line", "seasonal", "ridge", ..., see
+            :class:`NaiveForecast`. The model predicts the difference to this forecast, in units of
+            its error on the training set, from a head that starts at zero. With every_step the
+            error of the latest forecast, in the same units, becomes an input beside the inputs
+            themselves. ``naive_width`` and ``season`` are the forecast's width and season. "none"
+            for no forecast.
+        horizon: how many steps ahead the outputs are, if not all inputs are forecast: the first
+            output_size / horizon of them are.
+        relative: for a forecast of whole windows: the layer reads the forecast inputs less the last
+            one, in units of their own spread, and the head's output is in these units. Such a
+            model cannot be streamed, since every step changes all of its inputs.
         input_dropout: the probability of zeroing a whole step's input (a word) while training.
         options: the layer's own: num_freqs, freq_dim, max_freq, basis, alphas, ...
 
@@ -137,11 +147,14 @@ class SequenceModel(nn.Module):
         naive: str = NAIVE,
         naive_width: int = 1,
         season: int = 1,
+        horizon: int | None = None,
+        relative: bool = False,
         input_dropout: float = 0.0,
         **options: Any,
     ) -> None:
         super().__init__()
-        _require_choice("layer", layer, LAYERS)
+        if layer not in ADDED_BUILDERS:
+            _require_choice("layer", layer, LAYERS)
         _require_choice("output", output, ACTIVATIONS)
         _require_choice("naive", naive, FORECASTS)
         _require_options(layer, options)
@@ -152,17 +165,27 @@ class SequenceModel(nn.Module):
         self.embedding = None if vocab_size is None else nn.Embedding(vocab_size, embedding_size)
         self.input_dropout = nn.Dropout1d(input_dropout)
         n_in = input_size if vocab_size is None else embedding_size
+        self.relative = relative
         self.naive = None
         if naive != NAIVE:
-            if vocab_size is not None or output_size % input_size:
+            n = input_size if horizon is None else output_size // horizon
+            if vocab_size is not None or output_size % n or n > input_size:
                 raise ValueError(
                     f"SequenceModel: naive={naive!r} needs numbers as inputs, and a whole number "
                     f"of steps as outputs; got output_size={output_size}, input_size={input_size}"
                 )
-            horizon = output_size // input_size
-            sizes = {"width": naive_width, "season": season, "horizon": horizon}
-            self.naive = NaiveForecast(naive, input_size, **sizes)
-            n_in += input_size
+            sizes = {
+                "width": seq_len if naive == "best" else naive_width,
+                "season": season,
+                "horizon": output_size // n,
+            }
+            self.naive = NaiveForecast(naive, n, **sizes)
+            n_in += n if every_step else 0
+        if relative and (self.naive is None or every_step):
+            raise ValueError(
+                "SequenceModel: relative=True needs naive, and one output per sequence; got "
+                f"naive={naive!r}, every_step={every_step}"
+            )
         self.window = None
         if window > 1 or window_size is not None:
             self.window = CausalWindow(
@@ -175,7 +198,8 @@ class SequenceModel(nn.Module):
             )
             n_in = self.window.output_size
         shared = {"seq_len": seq_len, "batch_first": True, "return_sequences": every_step}
-        self.layer: Any = LAYERS[layer](n_in, hidden_size, num_layers, **shared, **options)
+        build = (LAYERS | ADDED_BUILDERS)[layer]
+        self.layer: Any = build(n_in, hidden_size, num_layers, **shared, **options)
         self.energy = self._energy_readout(energy, seq_len) if energy else None
         self.head = Head(
             hidden_size,
@@ -203,17 +227,29 @@ class SequenceModel(nn.Module):
     def forward(
         self, inputs: Tensor, lengths: Tensor | None = None, output_from: int = 0
     ) -> Tensor:
-        x, forecast = self.embed(inputs), None
+        """The outputs for a batch of sequences; the shapes are those of the class."""
+        x, forecast, spread = self.embed(inputs), None, None
         steps = torch.arange(1, x.shape[1] + 1, device=x.device)  # (L,)
-        if self.naive is not None:
-            forecast, x = self.naive_forecast(x, steps)
-        v = x if self.window is None else self.window(x)[0]  # (N, L, n_in)
-        y, state = self.layer(v, lengths=lengths, output_from=output_from)
         ends = steps[-1:].expand(len(x)) if lengths is None else lengths.to(x.device)  # (N,)
         t = steps[output_from:] if self.every_step else ends
+        if self.naive is not None and self.every_step:
+            forecast, x = self.naive_forecast(x, steps)
+            forecast = self._answered(forecast, t)
+        elif self.naive is not None:
+            forecast = self.naive.after(x[..., : self.naive.input_size], t)
+            x, spread = self._relative(x, t) if self.relative else (x, None)
+        v = x if self.window is None else self.window(x)[0]  # (N, L, n_in)
+        y, state = self.layer(v, lengths=lengths, output_from=output_from)
         skipped = self._answered(v, t) if self.skip else None
-        forecast = None if forecast is None else self._answered(forecast, t)
-        return self.head_output(y, state, t, skipped, forecast)
+        return self.head_output(y, state, t, skipped, forecast, spread)
+
+    def _relative(self, x: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
+        """x with its forecast inputs less those at step t, in units of their spread (N, n)."""
+        assert self.naive is not None
+        n = self.naive.input_size
+        change = x[..., :n] - self._answered(x[..., :n], t).unsqueeze(1)
+        spread = spread_of(change, t)
+        return torch.cat([change / spread.unsqueeze(1), x[..., n:]], -1), spread
 
     def _answered(self, values: Tensor, t: Tensor) -> Tensor:
         """Of values (N, L, n), those at the steps t that have an output."""
@@ -229,11 +265,16 @@ class SequenceModel(nn.Module):
     def naive_forecast(
         self, x: Tensor, t: Tensor, before: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Forecasts (N, L, n_out) after steps t (L,) or (N, 1), and x with the last one's error."""
+        """Forecasts (N, L, n_out) after steps t (L,) or (N, 1), and x with the last one's error.
+
+        A model with one output per sequence reads no errors.
+        """
         assert self.naive is not None
-        forecast = self.naive(x, before)  # (N, L + 1, n_out)
-        n = x.shape[-1]
-        errors = (x - forecast[:, :-1, :n]) / self.naive.unit(t - 1)[..., :n]
+        n = self.naive.input_size
+        forecast = self.naive(x[..., :n], before)  # (N, L + 1, n_out)
+        if not self.every_step:
+            return forecast[:, 1:], x
+        errors = (x[..., :n] - forecast[:, :-1, :n]) / self.naive.unit(t - 1)[..., :n]
         return forecast[:, 1:], torch.cat([x, errors], -1)
 
     def fit_naive(self, inputs: Tensor, targets: Tensor, lengths: Tensor | None = None) -> None:
@@ -258,13 +299,20 @@ class SequenceModel(nn.Module):
         t: Tensor | None = None,
         skipped: Tensor | None = None,
         forecast: Tensor | None = None,
+        spread: Tensor | None = None,
     ) -> Tensor:
         """(..., output_size) from the layer's outputs (..., hidden_size) and what stands beside."""
         energy = None if self.energy is None else self.energy(state[0][-1])  # u of the last layer
         output = self.head(y, energy, t if self.time_freqs else None, skipped)
         if self.naive is None or t is None or forecast is None:
             return output
+        if spread is not None:
+            output = output * spread.repeat(1, self.naive.horizon)
         return forecast + self.naive.unit(t) * output
+
+    def stream(self, batch: int = 1) -> ModelStream:
+        """A stream of this model, ``output = stream(x)`` step by step: :class:`ModelStream`."""
+        return ModelStream(self, batch)
 
     def count_parameters(self, embedding: bool = False) -> int:
         """Number of trainable parameters; the paper does not count the embedding's."""
@@ -274,6 +322,22 @@ class SequenceModel(nn.Module):
             for name, parameter in self.named_parameters()
             if parameter.requires_grad and not (left_out and name.startswith(left_out))
         )
+
+
+SPREAD_FLOOR = 0.05  # added to a spread: a window may be constant
+
+
+def spread_of(change: Tensor, t: Tensor | None = None) -> Tensor:
+    """The root mean square (N, n) of windows (N, L, n) less their last inputs.
+
+    ``t`` (N,) is how many steps of each count.
+    """
+    squares = change.square()
+    if t is not None:
+        steps = torch.arange(1, change.shape[1] + 1, device=change.device)
+        counted = (steps <= t.unsqueeze(-1)).unsqueeze(-1)
+        return (squares * counted).sum(1).div(t.unsqueeze(-1)).sqrt() + SPREAD_FLOOR
+    return squares.mean(1).sqrt() + SPREAD_FLOOR
 
 
 def _require_choice(name: str, value: str, choices: Any) -> None:
@@ -286,91 +350,10 @@ def _require_choice(name: str, value: str, choices: Any) -> None:
 def _require_options(layer: str, options: dict[str, Any]) -> None:
     """Refuse an option that the layer does not have, and name the one that was meant."""
     shared = inspect.signature(SequenceModel).parameters
-    known = [*LAYER_OPTIONS[layer], *(name for name in shared if name != "options")]
+    own_options = (LAYER_OPTIONS | ADDED_LAYERS)[layer]
+    known = [*own_options, *(name for name in shared if name != "options")]
     for name in options:
         if name not in known:
             owners = [kind for kind, own in LAYER_OPTIONS.items() if name in own]
             hint = f"{' and '.join(owners)} has it" if owners else did_you_mean(name, known)
             raise TypeError(f"SequenceModel: the layer {layer!r} has no option {name!r}; {hint}")
-
-
-class StepModel(nn.Module):
-    """Single-step model for export: ``output, *state = step(x, *state)``.
-
-    x is (N, input_size), or (N,) int64 for tokens; output (N, output_size). The state, by layer:
-
-        rnn, gru   h (num_layers, N, hidden_size)
-        lstm       h and c, each as above
-        sru        u (num_layers, N, n_u)
-        fru        u (num_layers, N, n_u), and t (N,) int64, the steps taken so far
-
-    A window adds the inputs that it keeps, ``window`` (N, width - 1, n), a naive forecast those
-    that it reads, ``inputs`` (N, width, n). Where the time is needed, layers that do not count add
-    ``step`` (N,) int64.
-
-    It starts as zeros. The basis of an FRU is kept as a table of seq_len rows, so that an exported
-    model needs no operator of the basis.
-
-    >>> step = StepModel(SequenceModel("fru", 1, 10, seq_len=5))
-    >>> output, u, t = step(torch.zeros(2, 1), *step.start(2))
-    >>> output.shape, t.tolist()
-    (torch.Size([2, 10]), [1, 1])
-    """
-
-    def __init__(self, model: SequenceModel) -> None:
-        super().__init__()
-        self.model = model.eval()
-        self._tables = tuple(model.layer.step_tables())
-        for name, table in model.layer.step_tables().items():
-            self.register_buffer(name, table)
-
-    @property
-    def state_names(self) -> tuple[str, ...]:
-        return (*self.model.layer.step_names, *self._beside(1))
-
-    @property
-    def batch_axes(self) -> tuple[int, ...]:
-        """The axis of each state that counts the samples."""
-        layers = tuple(0 if name == "t" else 1 for name in self.model.layer.step_names)
-        return layers + (0,) * len(self._beside(1))
-
-    def _beside(self, n: int) -> dict[str, Tensor]:
-        """The start of the states that are not the layer's."""
-        model, window, naive = self.model, self.model.window, self.model.naive
-        states = {}
-        if window is not None:
-            states["window"] = torch.zeros(n, window.width - 1, window.input_size)
-        if naive is not None:
-            states["inputs"] = torch.zeros(n, naive.width, naive.input_size)
-        timed = model.time_freqs > 0 or naive is not None
-        if timed and "t" not in model.layer.step_names:
-            states["step"] = torch.zeros(n, dtype=torch.int64)
-        return states
-
-    def start(self, n: int) -> tuple[Tensor, ...]:
-        """The state before the first step, for n sequences."""
-        return (*self.model.layer.step_start(n), *self._beside(n).values())
-
-    def forward(self, x: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
-        model, tables = self.model, {name: self.get_buffer(name) for name in self._tables}
-        now = dict(zip(self.state_names, state, strict=True))
-        t = now.get("step", now.get("t"))  # (N,), or None if nothing needs it
-        x = model.embed(x.unsqueeze(1))  # (N, 1, n)
-        after: dict[str, Tensor] = {}
-        forecast = None
-        if model.naive is not None:
-            assert t is not None
-            first = (t == 0).reshape(-1, 1, 1)  # before the first input there is only that one
-            before = torch.where(first, x, now["inputs"])  # (N, width, n)
-            after["inputs"] = torch.cat([before, x], 1)[:, 1:]
-            forecast, x = model.naive_forecast(x, t.unsqueeze(-1) + 1, before)
-        if model.window is not None:
-            x, after["window"] = model.window(x, now["window"])
-        if "step" in now:
-            after["step"] = now["step"] + 1
-        y, own = model.layer.step(x[:, 0], state[: len(model.layer.step_names)], tables)
-        skipped = x[:, 0] if model.skip else None
-        forecast = None if forecast is None else forecast[:, 0]
-        t = None if t is None else t + 1
-        output = model.head_output(y, own, t, skipped, forecast)
-        return output, *own, *(after[name] for name in self._beside(1))

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
+from ..ops.weights import sequence_mask
 from .checks import (
     autocasts,
     check_input,
@@ -215,16 +216,19 @@ class RecurrentLayer(nn.Module):
             name = "output_from" if lengths is None else "lengths"
             raise ValueError(f"{self._name}: {name}= belongs to padded tensors; drop it")
         check_input(self, packed.data, self.input_size, dims=(2,))
-        x, sizes = pad_packed_sequence(packed)  # in the user's order, as the state is
+        # in the order of the packing, the longest first; the state is in the user's
+        order, back = packed.sorted_indices, packed.unsorted_indices
+        x, sizes = pad_packed_sequence(PackedSequence(packed.data, packed.batch_sizes))
         hx = None if hx is None else self._check_state(hx, x, batched=True)
-        output, state = self._forward_padded(x, hx, sizes.to(x.device), self.return_sequences)
+        if hx is not None and order is not None:
+            hx = hx[0].index_select(1, order), hx[1].index_select(1, order)
+        output, (u, t) = self._forward_padded(x, hx, sizes.to(x.device), self.return_sequences)
+        if back is not None:
+            u, t = u.index_select(1, back), t.index_select(1, back)
         if not self.return_sequences:
-            return output, state
-        order = packed.sorted_indices
-        if order is not None:
-            output, sizes = output.index_select(1, order), sizes[order.cpu()]
+            return (output if back is None else output.index_select(0, back)), (u, t)
         data = pack_padded_sequence(output, sizes).data
-        return PackedSequence(data, packed.batch_sizes, order, packed.unsorted_indices), state
+        return PackedSequence(data, packed.batch_sizes, order, back), (u, t)
 
     def _forward_padded(
         self, x: Tensor, hx: State | None, lengths: Tensor | None, return_sequences: bool
@@ -238,11 +242,10 @@ class RecurrentLayer(nn.Module):
         padded = x.shape[0]
         if lengths is not None:
             x = x[: _longest(x, lengths)]
-            mask = sequence_mask(x, lengths)  # (L, N, 1)
-            x = torch.where(mask, x, 0.0)  # whatever the padding holds, NaN included
+            # whatever the padding holds, NaN included
+            x = torch.where(sequence_mask(x, lengths), x, 0.0)
         output, memories = self._run_layers(x, hx, lengths, return_sequences)
-        if lengths is not None and return_sequences:
-            output = torch.where(mask, output, 0.0)
+        if return_sequences and padded != x.shape[0]:
             output = nn.functional.pad(output, (0, 0, 0, 0, 0, padded - x.shape[0]))
         taken = x.shape[0] if lengths is None else lengths
         if hx is not None:
@@ -404,17 +407,6 @@ class RecurrentCell(RecurrentLayer):
         """y (N, n_y) and u (N, n_u) after one step on x (N, n_in); no t means the start."""
         t = 0 if t is None else t  # type: ignore[assignment]
         return self._scan_layer("", x.unsqueeze(0), u, t, lengths=None, every_step=False)  # type: ignore[arg-type]
-
-
-def sequence_mask(x: Tensor, lengths: Tensor) -> Tensor:
-    """(L, N, 1): whether a step of x (L, N, n) belongs to its sequence.
-
-    It has the layout of x in memory, and so have then their product and its gradient.
-    """
-    steps = torch.arange(x.shape[0], device=x.device)
-    if x.stride(0) < x.stride(1):  # a sample's steps lie together
-        return (steps < lengths.unsqueeze(-1)).t().unsqueeze(-1)
-    return (steps.unsqueeze(-1) < lengths).unsqueeze(-1)
 
 
 def flip(x: Tensor, lengths: Tensor | None) -> Tensor:

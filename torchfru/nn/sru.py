@@ -26,10 +26,12 @@ class SRU(RecurrentLayer):
         y(t)   = Y u(t) + b_y
 
     Args:
-        input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional,
-            nonlinearity, return_sequences: as for :class:`FRU`.
+        input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional: as for
+            ``nn.LSTM``.
         alphas: the decays, each in [0, 1).
-        stat_size: the width of h. gate_size: the width of g.
+        stat_size: the width of h.
+        gate_size: the width of g.
+        nonlinearity, return_sequences: as for :class:`FRU`.
 
     Shape:
         as for :class:`FRU`; u is alpha-major, (D*num_layers, N, len(alphas)*stat_size). The

@@ -54,6 +54,11 @@ class Stream:
         return y.squeeze(time) if y.dim() == 3 else y
 
     @property
+    def memory(self) -> Tensor:
+        """The first part of the state, to look at, not to keep; u (num_layers, N, n_u) of ours."""
+        return self._state[0]
+
+    @property
     def state(self) -> State:
         """The layer's state after the last step."""
         return self._state
@@ -100,6 +105,10 @@ class FusedStream(Stream):
         if past >= 0:
             self.layer._check_time(past + 1)
         return y
+
+    @property
+    def memory(self) -> Tensor:
+        return self._u
 
     @property
     def state(self) -> State:

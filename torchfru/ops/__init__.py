@@ -172,14 +172,14 @@ def fru_step(
     weights: Weights,
     nonlinearity: str,
     times: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:
-    """y and u after one step on x (N, n_in), by the backend "numba", without gradients."""
+) -> tuple[Tensor, Tensor, int]:
+    """The y and u of :func:`torchfru.ops.cpu.scan.step`, and a sample's time past the end or -1."""
     if x.dtype in _WIDE:
         return cpu.step(x, u, waves, weights, nonlinearity, times)
     wide, u = _wide(x), None if u is None else u.float()
     waves, weights = waves.to(wide), weights.to(wide)
-    y, after = cpu.step(x.to(wide), u, waves, weights, nonlinearity, times)
-    return y.to(x.dtype), after.to(x.dtype)
+    y, after, past = cpu.step(x.to(wide), u, waves, weights, nonlinearity, times)
+    return y.to(x.dtype), after.to(x.dtype), past
 
 
 def sru_scan(

@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .weights import NONLINEARITIES, Weights, block_sizes, each_step
+from .weights import NONLINEARITIES, Weights, block_sizes, each_step, without_padding
 
 
 class ScanInputs(NamedTuple):
@@ -56,7 +56,7 @@ def scan(
     weight_uy = w.weight_uy if every_step else None
     loop = (w.weight_ug, w.weight_gh, w.weight_xh, w.bias_h, weight_uy)
     y, change = run(ScanInputs(x, z, rows, *loop, y, lengths, nonlinearity))
-    return y, u + change
+    return without_padding(y, lengths), u + change
 
 
 def run(inputs: ScanInputs) -> tuple[Tensor | None, Tensor]:

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .weights import NONLINEARITIES, Weights, each_step
+from .weights import NONLINEARITIES, Weights, each_step, without_padding
 
 
 def scan(
@@ -31,7 +31,8 @@ def scan(
 
     ``rows`` holds c(t): (L, K), or (L, N, K) where samples stand at different times.
     A sample stops at its own entry of ``lengths`` (N,): its memory then stays as it is.
-    Returns y (L, N, n_y), or None unless ``every_step``, and the last memory (N, n_u).
+    Returns y (L, N, n_y), 0 past a sequence's end, or None unless ``every_step``, and the last
+    memory (N, n_u).
     """
 
     def advance(u: Tensor, x_t: Tensor, row: Tensor, s: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -40,7 +41,7 @@ def scan(
         return u, F.linear(u, weights.weight_uy, weights.bias_y) if every_step else None
 
     u, y = each_step(advance, u, x, rows, torch.arange(x.shape[0], device=x.device))
-    return y if every_step else None, u
+    return without_padding(y, lengths) if every_step else None, u
 
 
 def step(x: Tensor, u: Tensor, row: Tensor, weights: Weights, nonlinearity: str) -> Tensor:

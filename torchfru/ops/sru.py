@@ -22,7 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .weights import NONLINEARITIES, Weights, each_step, exporting
+from .weights import NONLINEARITIES, Weights, each_step, exporting, without_padding
 
 
 def reference_scan(
@@ -35,7 +35,10 @@ def reference_scan(
     every_step: bool,
     lengths: Tensor | None = None,
 ) -> tuple[Tensor | None, Tensor]:
-    """Read ``x`` (L, N, n_in) into ``u`` (N, K n_h), alpha-major; y is None unless every_step."""
+    """Read ``x`` (L, N, n_in) into ``u`` (N, K n_h), alpha-major; y is None unless every_step.
+
+    y is 0 past a sequence's end.
+    """
 
     def advance(u: Tensor, x_t: Tensor, s: Tensor) -> tuple[Tensor, Tensor | None]:
         after = step(x_t, u, alphas, weights, nonlinearity)
@@ -43,7 +46,7 @@ def reference_scan(
         return u, F.linear(u, weights.weight_uy, weights.bias_y) if every_step else None
 
     u, y = each_step(advance, u, x, torch.arange(x.shape[0], device=x.device))
-    return y if every_step else None, u
+    return without_padding(y, lengths) if every_step else None, u
 
 
 def step(x: Tensor, u: Tensor, alphas: Tensor, weights: Weights, nonlinearity: str) -> Tensor:
@@ -65,16 +68,13 @@ def fast_scan(
     every_step: bool,
     lengths: Tensor | None = None,
 ) -> tuple[Tensor | None, Tensor]:
-    """As :func:`reference_scan`, with u formed after the loop instead of inside it.
-
-    After the end of a sample its y is arbitrary.
-    """
+    """As :func:`reference_scan`, with u formed after the loop instead of inside it."""
     if not exporting() and x.shape[0] == 1:  # nothing to gain
         options: Any = {"nonlinearity": nonlinearity, "every_step": every_step, "lengths": lengths}
         return reference_scan(x, u, alphas, weights, **options)
     h = _hidden(x, u, alphas, weights, nonlinearity)  # (L, N, n_h)
     y = _outputs(h, u, alphas, weights) if every_step else None
-    return y, _memory(h, u, alphas, lengths)
+    return without_padding(y, lengths), _memory(h, u, alphas, lengths)
 
 
 def _hidden(x: Tensor, u: Tensor, alphas: Tensor, weights: Weights, nonlinearity: str) -> Tensor:

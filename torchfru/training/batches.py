@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ..data import SequenceData, Split, Task
+from ..data.arrays import generator, held_out
 from .config import DataConfig
 from .objective import count_terms
 
@@ -42,8 +43,9 @@ class Batch(NamedTuple):
 class Batches:
     """Passes over a part of the data, the share of process ``rank`` of ``world``.
 
-    A pass is in the order of the data. :meth:`epoch` shuffles by the seed and the epoch alone, so
-    that a resumed run sees the same batches.
+    A pass is in the order of the data. :meth:`epoch` shuffles by the seed and the pass's number
+    alone, so that a resumed run sees the same batches. An epoch is one pass, or ``steps`` batches:
+    then passes follow each other, and an epoch may begin and end within one.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class Batches:
         task: Task,
         batch_size: int,
         *,
+        steps: int | None = None,
         seed: int = 0,
         rank: int = 0,
         world: int = 1,
@@ -59,37 +62,52 @@ class Batches:
         self.split = split
         self.task = task
         self.batch_size = batch_size
+        self.per_pass = -(-len(split) // batch_size)
+        self.steps = steps
         self.seed = seed
         self.rank = rank
         self.world = world
 
     def __len__(self) -> int:
-        return -(-len(self.split) // self.batch_size)
+        return self.per_pass if self.steps is None else self.steps
 
     def __iter__(self) -> Iterator[Batch]:
         return map(self._share, torch.arange(len(self.split)).split(self.batch_size))
 
     def epoch(self, number: int) -> Iterator[Batch]:
         """The batches of an epoch, counted from 0."""
-        generator = torch.Generator().manual_seed(derive_seed(self.seed, number))
-        order = torch.randperm(len(self.split), generator=generator)
-        return map(self._share, order.split(self.batch_size))
+        return map(self._share, self._shuffled(number * len(self), (number + 1) * len(self)))
+
+    def _shuffled(self, first: int, end: int) -> Iterator[Tensor]:
+        """The numbers of the sequences of each batch from ``first`` to ``end``, over all passes."""
+        for number in range(first // self.per_pass, -(-end // self.per_pass)):
+            generator = torch.Generator().manual_seed(derive_seed(self.seed, number))
+            order = torch.randperm(len(self.split), generator=generator)
+            before = number * self.per_pass
+            yield from order.split(self.batch_size)[max(0, first - before) : end - before]
 
     def _share(self, chosen: Tensor) -> Batch:
         mine = chosen.tensor_split(self.world)[self.rank]
         share = self.split[mine if len(mine) else chosen[:1]]  # all take the step
-        terms = self._count(mine)
-        all_terms = terms if self.world == 1 else self._count(chosen)
+        terms = self._count(share) if len(mine) else 0
+        all_terms = terms if self.world == 1 else self._count(self.split[chosen])
         return Batch(share.inputs, share.targets, share.lengths, terms, all_terms)
 
-    def _count(self, chosen: Tensor) -> int:
-        lengths = None if self.split.lengths is None else self.split.lengths[chosen]
-        return count_terms(self.task, self.split.targets[chosen], lengths)
+    def _count(self, part: Split) -> int:
+        return count_terms(self.task, part.targets, part.lengths)
 
 
-def hold_back(split: Split, share: float) -> tuple[Split, Split]:
-    """Split a part into samples for training and a share for validation."""
+def hold_back(split: Split, share: float, stratify: bool = False) -> tuple[Split, Split]:
+    """Split a part into samples for training and a share for validation, of each class if wished.
+
+    Every class keeps a sample to train on. Of windows over a series, the last ones are held back.
+    """
     n = len(split)
+    if (parts := split.in_time(share)) is not None:
+        return parts
+    if stratify:
+        held = torch.from_numpy(held_out(split.targets.numpy(), share, generator(CHOICE_SEED)))
+        return split[(~held).nonzero().flatten()], split[held.nonzero().flatten()]
     kept = n - max(1, round(share * n))
     if kept < 1:
         raise ValueError(f"data.validation={share} leaves nothing of {n} sequences to train on")
@@ -108,7 +126,9 @@ def split_data(data: SequenceData, config: DataConfig) -> dict[str, Split]:
     """The parts: "train", "test", and "validation" where some is held back from training."""
     splits = {"train": data.train, "test": data.test}
     if config.validation > 0:
-        splits["train"], splits["validation"] = hold_back(data.train, config.validation)
+        balanced = bool(config.stratify) and data.task == "classify"
+        parts = hold_back(data.train, config.validation, balanced)
+        splits["train"], splits["validation"] = parts
     return {part: subsample(split, config.limit) for part, split in splits.items()}
 
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import shutil
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,8 @@ from ..records import nan_to_none
 
 FORMATS = ("torchfru-checkpoint-1", "torchfru-checkpoint-2")  # the first has no digest
 NAME, EARLIER, DAMAGED = "last.safetensors", "earlier.safetensors", "damaged.safetensors"
+
+PARTS = {"model": "weights", "optimizer": "optimizer", "best": "best"}  # tensors: prefix, field
 
 
 class DamagedError(ValueError):
@@ -43,16 +45,15 @@ class Checkpoint:
     split: dict[str, float] = field(default_factory=dict)
     data: dict[str, Any] = field(default_factory=dict)  # the description of the data
     measurements: dict[str, Any] = field(default_factory=dict)
+    best: dict[str, Tensor] = field(default_factory=dict)  # weights, with ``training.keep_best``
+
+    def at_best(self) -> Checkpoint:
+        """The checkpoint with the weights to predict with: the best ones, where they are kept."""
+        return replace(self, weights=self.best or self.weights)
 
     def save(self, path: Path) -> None:
-        """Write the file as a whole, with a digest. The one before is kept as ``earlier``."""
-        tensors = {f"model.{name}": value for name, value in self.weights.items()}
-        tensors |= {f"optimizer.{name}": value for name, value in self.optimizer.items()}
-        tensors = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
-        names = [item.name for item in fields(self) if item.name not in ("weights", "optimizer")]
-        state = json.dumps(nan_to_none({name: getattr(self, name) for name in names}))
-        metadata = {"format": FORMATS[-1], "state": state, "digest": _digest(tensors, state)}
-        content = save(tensors, metadata=metadata)
+        """Write the file as a whole. The one before is kept as ``earlier``."""
+        content = self.to_bytes()
         if path.exists():
             earlier = path.with_name(EARLIER)
             earlier.unlink(missing_ok=True)
@@ -61,6 +62,18 @@ class Checkpoint:
             except OSError:  # a disk without links
                 shutil.copyfile(path, earlier)
         write_atomically(path, content)
+
+    def to_bytes(self) -> bytes:
+        """The content of the file, with a digest."""
+        tensors = {
+            f"{part}.{name}": value.detach().cpu().contiguous()
+            for part, field in PARTS.items()
+            for name, value in getattr(self, field).items()
+        }
+        names = [item.name for item in fields(self) if item.name not in PARTS.values()]
+        state = json.dumps(nan_to_none({name: getattr(self, name) for name in names}))
+        metadata = {"format": FORMATS[-1], "state": state, "digest": _digest(tensors, state)}
+        return save(tensors, metadata=metadata)
 
     @classmethod
     def load(cls, path: Path) -> Checkpoint:
@@ -79,13 +92,13 @@ class Checkpoint:
             old = metadata["format"] == FORMATS[0] and "digest" not in metadata
             if not old and metadata.get("digest") != _digest(tensors, metadata["state"]):
                 raise ValueError("its contents do not match its digest: it was changed or damaged")
-            known = {item.name for item in fields(cls)}
+            known = {item.name for item in fields(cls)} - {*PARTS.values()}
             state = {k: v for k, v in json.loads(metadata["state"]).items() if k in known}
-            parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}}
+            parts: dict[str, Any] = {field: {} for field in PARTS.values()}
             for name, value in tensors.items():
                 part, _, rest = name.partition(".")
-                parts[part][rest] = value
-            return cls(parts["model"], parts["optimizer"], **state)
+                parts[PARTS[part]][rest] = value
+            return cls(**parts, **state)
         except FileNotFoundError:
             raise ValueError(f"there is no checkpoint {path}") from None
         except (SafetensorError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:

@@ -14,7 +14,7 @@ from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from .. import defaults
-from ..defaults import LAYER_OPTIONS, layers_with
+from ..defaults import ADDED_LAYERS, LAYER_OPTIONS, has_option, layers_with
 from ..io import from_json
 
 SCHEDULES = ("steps", "one-cycle")
@@ -30,6 +30,7 @@ class DataConfig:
     variant: str | None = None  # "paper" or "released", where the two differ
     degree: int | None = None
     length: int | None = None
+    horizon: int | None = None  # steps of a user's series to forecast
     steps: int | None = None
     side: int | None = None  # of MNIST's images: 28, or averaged to 14 or 7
     split: str | None = None  # "standard" or "released"
@@ -40,7 +41,10 @@ class DataConfig:
     end: int | None = None
     label: str | None = None  # of the user's own table: the column of the labels,
     column: str | None = None  # or that of the series
-    test: float | None = None  # the share that is kept for the test
+    test: float | None = None  # the share that is kept for the test,
+    test_file: str | None = None  # or a file that is the test
+    stratify: bool | None = None  # whether each part has its share of every class
+    scale: bool = False  # scale inputs, and targets that are numbers, by the training part
     validation: float = 0.0  # the share of the training part that is held back from training
     limit: int | None = None  # at most so many sequences of each part, drawn at random
 
@@ -51,7 +55,7 @@ class DataConfig:
     def options(self) -> dict[str, Any]:
         """The options that were given, for ``torchfru.data.load``."""
         given = {key: value for key, value in asdict(self).items() if value is not None}
-        ours = ("name", "validation", "limit")
+        ours = ("name", "scale", "validation", "limit")
         return {key: value for key, value in given.items() if key not in ours}
 
 
@@ -75,9 +79,10 @@ class ModelConfig:
     energy: int = 0  # features of an energy read-out; for basis="pairs"
     time_freqs: int = 0  # frequencies that tell the head the time
     skip: bool = False  # whether the head sees the layer's input
-    naive: str = defaults.NAIVE  # the forecast to start from: "last", "line", "seasonal" or "ridge"
-    naive_width: int = 1  # inputs that "ridge" reads
-    season: int = 1  # steps of a season, for "seasonal"
+    naive: str = defaults.NAIVE  # the forecast to start from: "last", "line", "ridge", "best", ...
+    naive_width: int = 1  # inputs that "ridge" and "best" read
+    season: int = 1  # steps of a season, for "seasonal"; for "best" 1 is to look for it
+    relative: bool = False  # windows less their last inputs, in units of their spread
     input_dropout: float = 0.0  # of whole steps, or words
     num_freqs: int = defaults.NUM_FREQS
     freq_dim: int = defaults.FREQ_DIM
@@ -92,7 +97,8 @@ class ModelConfig:
     alphas: tuple[float, ...] = defaults.ALPHAS
 
     def __post_init__(self) -> None:
-        _require_choice("model.layer", self.layer, LAYER_OPTIONS)
+        if self.layer not in ADDED_LAYERS:
+            _require_choice("model.layer", self.layer, LAYER_OPTIONS)
         for name in ("dropout", "input_dropout"):
             value = getattr(self, name)
             _require(0 <= value < 1, f"model.{name}", value, "within [0, 1)")
@@ -100,7 +106,7 @@ class ModelConfig:
     def options(self) -> dict[str, Any]:
         """The settings that this layer has, for ``SequenceModel``."""
         known = asdict(self).items()
-        return {name: value for name, value in known if self.layer in layers_with(name)}
+        return {name: value for name, value in known if has_option(self.layer, name)}
 
 
 @dataclass(frozen=True)
@@ -110,6 +116,10 @@ class TrainingConfig:
     ``schedule``: "steps" multiplies the learning rate by ``lr_decay`` every ``decay_every`` steps;
     "one-cycle" raises it to ``lr`` over the share ``warmup`` of all steps, and lowers it to 0 over
     the rest, both along a cosine.
+
+    An epoch is a pass over the training part, or with ``steps`` its share of these steps: passes
+    follow each other, and an epoch may end within one. ``keep_best`` keeps the weights of the epoch
+    with the least loss on the validation part.
     """
 
     lr: float = 0.001
@@ -117,6 +127,11 @@ class TrainingConfig:
     decay_every: int = 1000
     batch_size: int = 256
     epochs: int = 100
+    steps: int | None = None  # of the optimizer, in all epochs together
+    keep_best: bool = False
+    patience: int | None = None  # with keep_best: stop after so many epochs that were not better
+    noise: float | None = None  # deviation of what is added to the inputs, while training
+    jitter: float | None = None  # deviation of a sequence's random factor, while training
     clip: float | None = None  # the largest norm of the gradient
     weight_decay: float | None = None  # AdamW's: each step takes lr times this share of a weight
     schedule: str = "steps"
@@ -129,7 +144,7 @@ class TrainingConfig:
     def __post_init__(self) -> None:
         _require_choice("training.schedule", self.schedule, SCHEDULES)
         for name, value in asdict(self).items():
-            if name != "schedule":
+            if name not in ("schedule", "keep_best"):
                 _require_positive(f"training.{name}", value)
         for name in ("warmup", "label_smoothing"):
             value = getattr(self, name)
@@ -211,11 +226,11 @@ def override(config: RunConfig, settings: Iterable[str]) -> RunConfig:
         if name not in types:
             raise ValueError(f"--set: there is no field {name!r}; {_suggest(name, list(types))}")
         section, _, field = name.partition(".")
-        having, layer = layers_with(field), config.model.layer
-        if section == "model" and layer not in having:
+        layer = config.model.layer
+        if section == "model" and not has_option(layer, field):
             raise ValueError(
-                f"--set: {name} belongs to {' and '.join(having)}, and this model's layer is "
-                f"{layer}"
+                f"--set: {name} belongs to {' and '.join(layers_with(field))}, and this model's "
+                f"layer is {layer}"
             )
         changed = replace(getattr(config, section), **{field: _parse(name, text, types[name])})
         config = replace(config, **{section: changed})

@@ -70,6 +70,8 @@ def _convert(step: StepModel, trained: TrainedModel) -> bytes:
     notes |= {"classes": trained.data.classes} if trained.data.classes else {}
     if trained.data.scaling is not None:
         notes |= {"mean": trained.data.scaling.mean, "std": trained.data.scaling.std}
+    if (target := trained.data.target_scaling) is not None:
+        notes |= {"target_mean": target.mean, "target_std": target.std}
     for key, value in notes.items():
         proto.metadata_props.add(key=f"torchfru.{key}", value=json.dumps(value))
     return proto.SerializeToString()

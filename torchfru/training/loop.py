@@ -6,6 +6,7 @@ starts the processes and wraps the model for them; everything else is here.
 
 from __future__ import annotations
 
+import copy
 import math
 import time
 from collections.abc import Iterator, Sequence
@@ -20,19 +21,32 @@ from torch.distributed import ReduceOp
 
 from .. import records
 from ..data import DataSpec, SequenceData, load
+from ..data.scaling import standardize
 from ..nn import SequenceModel
-from ..records import RunResult, nan_to_none
+from ..records import RunResult, best_epoch, nan_to_none
 from .batches import Batch, Batches, derive_seed, split_data
 from .checkpoint import Checkpoint, optimizer_tensors, restore_optimizer, restore_weights
 from .config import RunConfig, TrainingConfig
+from .forecast import least_gain, measure_forecasts, start_forecast
 from .objective import count_beside, every_step, first_output, loss_sum, measures
-from .process import denormals_flushed, launch, leave, quiet, stopped_by_signals
+from .outcome import outcome
+from .process import (
+    denormals_flushed,
+    launch,
+    leave,
+    memory_kept,
+    quiet,
+    require_accelerator,
+    signals_deferred,
+    stopped_by_signals,
+)
 from .run import (
     Run,
     archive_previous,
     finished_record,
     is_over,
     locked,
+    require_place,
     resume_from,
 )
 
@@ -71,6 +85,7 @@ def run_experiment(
     accelerator: str = "auto",
     hooks: Sequence[Hook] = (),
     patience: float = 0.0,
+    keep_outcome: bool = True,
 ) -> RunResult | None:
     """Train, and keep the record and the checkpoint up to date after each epoch.
 
@@ -84,27 +99,40 @@ def run_experiment(
         hooks: called at the start, after each batch and after each epoch.
         patience: seconds to wait while another process trains the same run (-1: no limit) before
             :class:`RunBusyError`.
+        keep_outcome: keep the :class:`~torchfru.records.Outcome` of the last epoch in the record.
 
     Returns:
         The record, in the first process; None in the others.
     """
-    if run.config.training.probe_every is not None and not any(hook.probes for hook in hooks):
-        raise ValueError(
-            "training.probe_every needs a hook that measures, as that of the paper's gradients: "
-            "python -m paper reproduce gradients"
-        )
+    _require_measures(run.config, hooks)
+    require_accelerator(accelerator)
+    require_place(run)
     if data is None and not (resume and run.record.exists()):
         data = _load(run, data_dir)  # an error in the settings leaves no folder behind
-    with quiet(), denormals_flushed(), ExitStack() as held:
+    with quiet(), denormals_flushed(), memory_kept(), ExitStack() as held:
         fabric = launch(run.folder, devices, nodes, accelerator)
         begin, over = _open(fabric, run, resume, patience, held)
         if over is None:
             data = _load(run, data_dir) if data is None else data
-            training = Training(fabric, nodes, run, data, parts, hooks, begin)
+            training = Training(fabric, nodes, run, data, parts, hooks, begin, keep_outcome)
             training.fit()
             over = training.record
         leave(fabric)
         return over if fabric.is_global_zero else None
+
+
+def _require_measures(config: RunConfig, hooks: Sequence[Hook]) -> None:
+    """Refuse settings whose measures nothing makes."""
+    training = config.training
+    if training.probe_every is not None and not any(hook.probes for hook in hooks):
+        raise ValueError(
+            "training.probe_every needs a hook that measures, as that of the paper's gradients: "
+            "python -m paper reproduce gradients"
+        )
+    if training.patience is not None and not training.keep_best:
+        raise ValueError("training.patience needs training.keep_best=true")
+    if training.keep_best and not config.data.validation:
+        raise ValueError("training.keep_best needs data.validation, the share that judges: 0.1")
 
 
 def _open(
@@ -143,11 +171,14 @@ class Training:
         parts: Sequence[str],
         hooks: Sequence[Hook],
         begin: Checkpoint | None,
+        keep_outcome: bool,
     ) -> None:
         self.fabric, self.nodes, self.hooks = fabric, nodes, hooks
-        self.run, self.data = run, data
+        self.run = run
+        self.data = standardize(data) if run.config.data.scale else data
         self.config = run.config.training
         self.stop = False  # set by a hook: the current epoch is the last
+        self.keep_outcome = keep_outcome
         self._set_progress(begin)
         self._set_batches(parts)
         self._set_model(begin)
@@ -165,18 +196,24 @@ class Training:
         done = begin or Checkpoint({}, {}, config={}, seed=self.run.seed, step=0)
         self.step, self.diverged = done.step, done.diverged
         self.epochs, self.measurements = list(done.epochs), dict(done.measurements)
+        self.best = done.best  # weights, with keep_best
         self.seconds = dict.fromkeys((*TIMED, "other"), 0.0) | done.split
         self._require_same_start()
 
     def _set_batches(self, parts: Sequence[str]) -> None:
+        if self.data.vocab_size is not None and (self.config.noise or self.config.jitter):
+            raise ValueError("training.noise and training.jitter are for numbers, not for tokens")
         splits = split_data(self.data, self.run.config.data)
-        self.first = first_output(self.data.task, self.data.train.targets, self.data.test.targets)
+        self.first = first_output(self.data.task, self.data.train, self.data.test)
         shared = {"rank": self.fabric.global_rank, "world": self.fabric.world_size}
-        size, seed = self.config.batch_size, self.run.seed
-        self.train_batches = Batches(splits["train"], self.data.task, size, seed=seed, **shared)
+        config, task = self.config, self.data.task
+        steps = None if config.steps is None else -(-config.steps // config.epochs)
+        self.train_batches = Batches(
+            splits["train"], task, config.batch_size, steps=steps, seed=self.run.seed, **shared
+        )
         most = max(1, min(TEST_BATCH, TEST_STEPS // self.data.seq_len))
         self.measured = {
-            part: Batches(splits[part], self.data.task, most, **shared)
+            part: Batches(splits[part], task, most, **shared)
             for part in splits
             if part in parts or part == "validation"
         }
@@ -184,8 +221,7 @@ class Training:
     def _set_model(self, begin: Checkpoint | None) -> None:
         self.model = build_model(self.run.config, self.data, self.run.seed)
         if begin is None:
-            split = self.train_batches.split
-            self.model.fit_naive(split.inputs, split.targets, split.lengths)
+            self.measurements |= start_forecast(self.model, self.data, self.train_batches.split)
         else:
             restore_weights(self.model, begin, self.run.checkpoint)
         self.module = self.fabric.setup_module(self.model)
@@ -203,25 +239,51 @@ class Training:
         try:
             with stopped_by_signals():
                 self._call("on_start")
+                self._measure_start()
                 while not (self.stop or is_over(self.config, self.epochs, self.diverged)):
                     self._run_epoch()
         except KeyboardInterrupt:
-            done, planned = len(self.epochs), self.config.epochs
+            done, planned = len(self.record.epochs), self.config.epochs
             raise InterruptedError(
                 f"stopped after {done} of {planned} epochs; continue with --resume"
             ) from None
         finally:
+            if self.fabric.is_global_zero and self.record.status == "running":
+                self.record.status = "stopped"
+                self.record.save(self.run.record)
             self._call("on_end")
+
+    def _measure_start(self) -> None:
+        """A model that begins as a naive forecast is a candidate for the best one as it is."""
+        if self.config.keep_best and self.model.naive is not None and not self.epochs:
+            gain = least_gain(self.measured["validation"].split)
+            self.measurements["start"] = {**self._measures(), "least_gain": gain}
+            self._keep_best()
+
+    def _best_epoch(self) -> int | None:
+        return best_epoch(self.epochs, self.measurements.get("start"))
+
+    def _keep_best(self) -> None:
+        self.best = {name: value.clone() for name, value in self.model.state_dict().items()}
+        if self.data.horizon is not None:
+            parts = {part: batches.split for part, batches in self.measured.items()}
+            self.measurements |= measure_forecasts(self.model, self.data, parts)
+
+    def _measures(self) -> dict[str, float]:
+        """The measures of all measured parts."""
+        found = {part: self._measure(batches) for part, batches in self.measured.items()}
+        measured: dict[str, float] = {}
+        for part, sums in found.items():
+            measured |= measures(self.data.task, part, *self._over_processes(sums))
+        return measured
 
     def _run_epoch(self) -> None:
         start, timed = time.perf_counter(), sum(self.seconds[part] for part in TIMED)
         torch.manual_seed(derive_seed(self.run.seed, len(self.epochs), self.fabric.global_rank))
         totals, last = self._train_epoch()
-        measured = {part: self._measure(batches) for part, batches in self.measured.items()}
+        measured = self._measures()
         loss, _, terms, _ = self._over_processes(totals)
-        record = {"epoch": len(self.epochs) + 1, "train_loss": loss / max(terms, 1)}
-        for part, sums in measured.items():
-            record |= measures(self.data.task, part, *self._over_processes(sums))
+        record = {"epoch": len(self.epochs) + 1, "train_loss": loss / max(terms, 1), **measured}
         loss, _, terms, _ = self._over_processes(last)  # a recovered bad batch is not divergence
         if not loss / max(terms, 1) <= self.config.max_loss:  # or not a number
             self.diverged = True
@@ -232,7 +294,11 @@ class Training:
         slowest = torch.tensor(elapsed, dtype=torch.float64, device=self.fabric.device)
         record["seconds"] = round(self._over_processes(slowest, ReduceOp.MAX), 3)
         self.epochs.append(nan_to_none(record))
+        if self.config.keep_best and self._best_epoch() == len(self.epochs):
+            self._keep_best()
         self._call("on_epoch")
+        if self.stop or is_over(self.config, self.epochs, self.diverged):
+            self._add_outcome()
         self._save()
 
     def _train_epoch(self) -> tuple[Tensor, Tensor]:
@@ -252,7 +318,7 @@ class Training:
 
     def _train_batch(self, batch: Batch) -> Tensor:
         """One step of the optimizer; gives the summed loss before it."""
-        batch = batch.to(self.fabric.device)
+        batch = self._augmented(batch.to(self.fabric.device))
         with self._timed("forward"):
             output, targets = self._outputs(self.module, batch)
             smoothing = self.config.label_smoothing or 0.0
@@ -268,6 +334,15 @@ class Training:
             self.optimizer.step()
         self.step += 1
         return loss.detach()
+
+    def _augmented(self, batch: Batch) -> Batch:
+        """The batch with a random factor for each sequence, and noise at each step."""
+        x = batch.inputs
+        if self.config.jitter is not None:
+            x = x * (1 + self.config.jitter * torch.randn_like(x[:, :1, :1]))
+        if self.config.noise is not None:
+            x = x + self.config.noise * torch.randn_like(x)
+        return batch._replace(inputs=x)
 
     def _clip(self) -> None:
         """Bound the gradient; one that is not finite ends the run, and changes no weight.
@@ -293,6 +368,27 @@ class Training:
             if batch.terms:
                 _add(sums, loss, batch.terms, *beside)
         return sums
+
+    def _add_outcome(self) -> None:
+        """Keep the predictions for the test part, or else for the one held back from training."""
+        if not self.keep_outcome or self.diverged or not self.measured:
+            return
+        part = min(self.measured)  # "test" before "validation"
+        model, epoch = self.model, len(self.epochs)
+        if self.best:  # the weights that the run ends with
+            model, epoch = copy.deepcopy(model), self._best_epoch() or 0
+            model.load_state_dict(self.best)
+        model.eval()
+        kept = outcome(
+            self.data,
+            part,
+            epoch,
+            self.measured[part],
+            lambda batch: self._outputs(model, batch.to(self.fabric.device)),
+            self._over_processes,
+        )
+        if kept is not None:
+            self.measurements["outcome"] = kept
 
     def _outputs(self, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
         """The model's outputs from the first step that counts, and the targets beside them."""
@@ -328,7 +424,7 @@ class Training:
         )
 
     def _save(self) -> None:
-        """The checkpoint first, since a record can be made out of it."""
+        """The checkpoint first, since a record can be made out of it; a stop waits for both."""
         if self.fabric.is_global_zero:
             checkpoint = Checkpoint(
                 weights=self.model.state_dict(),
@@ -341,16 +437,19 @@ class Training:
                 split=self.seconds,
                 data=self.data.to_dict(),
                 measurements=self.measurements,
+                best=self.best,
             )
-            checkpoint.save(self.run.checkpoint)
-        self._save_record()
+            with signals_deferred():
+                checkpoint.save(self.run.checkpoint)
+                self._save_record()
 
     def _save_record(self) -> None:
         if not self.fabric.is_global_zero:
             return
         record = self.record
-        record.epochs, record.diverged = self.epochs, self.diverged
-        record.measurements = self.measurements
+        # copies: the epoch after it is in no record before it is in a checkpoint
+        record.epochs, record.diverged = list(self.epochs), self.diverged
+        record.measurements = dict(self.measurements)
         record.seconds = round(sum(epoch["seconds"] for epoch in self.epochs), 3)
         record.split = {part: round(value, 3) for part, value in self.seconds.items()}
         over = is_over(self.config, self.epochs, self.diverged)
@@ -391,6 +490,7 @@ def build_model(config: RunConfig, data: DataSpec, seed: int) -> SequenceModel:
             data.input_size,
             data.output_size,
             seq_len=data.seq_len,
+            horizon=data.horizon,
             every_step=every_step(data.task),
             vocab_size=data.vocab_size,
             **options,

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..data import IGNORED, Task
+from ..data import IGNORED, Split, Task
 
 
 def every_step(task: Task) -> bool:
@@ -18,15 +18,16 @@ def every_step(task: Task) -> bool:
     return task in ("predict", "tag")
 
 
-def first_output(task: Task, *targets: Tensor) -> int:
-    """The first step at which any of these targets counts. Earlier outputs are not needed.
+def first_output(task: Task, *parts: Split) -> int:
+    """The first step at which any of the parts' targets counts. Earlier outputs are not needed.
 
-    >>> first_output("tag", torch.tensor([[IGNORED, IGNORED, 3], [IGNORED, 5, 0]]))
+    >>> tags = torch.tensor([[IGNORED, IGNORED, 3], [IGNORED, 5, 0]])
+    >>> first_output("tag", Split(tags, tags))
     1
     """
     if task != "tag":
         return 0
-    counts = ((part != IGNORED).any(0) for part in targets)  # (L,) each
+    counts = ((part.targets != IGNORED).any(0) for part in parts)  # (L,) each
     return min(int(steps.to(torch.uint8).argmax()) for steps in counts)
 
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from ..io import remove_leftovers
-from ..records import RunResult, checkpoint_folder, record_path
+from ..io import remove_leftovers, require_writable
+from ..records import LOCK, RunResult, best_epoch, checkpoint_folder, record_path
 from .checkpoint import DAMAGED, EARLIER, NAME, Checkpoint, DamagedError
 from .config import RunConfig, TrainingConfig
 
@@ -46,11 +46,17 @@ class Run:
         return self.folder / NAME
 
 
+def require_place(run: Run) -> None:
+    """Refuse results that could not be written, before any work is done for them."""
+    for folder in (run.record.parent, run.folder):
+        require_writable("--results", folder)
+
+
 @contextmanager
 def locked(run: Run, patience: float) -> Iterator[None]:
     """Keep other processes from training the same run. The lock ends with the process."""
     run.folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(run.folder / "lock")
+    lock = FileLock(run.folder / LOCK)
     try:
         lock.acquire(timeout=patience)
     except Timeout:
@@ -130,7 +136,9 @@ def finished_record(run: Run, begin: Checkpoint | None) -> RunResult | None:
 
 
 def _require_same_settings(run: Run, config: dict[str, Any]) -> None:
-    prolonging = ("training.epochs=", "training.max_minutes=")
+    prolonging: tuple[str, ...] = ("training.epochs=", "training.max_minutes=")
+    if run.config.training.steps is not None:  # of which more epochs get less each
+        prolonging = prolonging[1:]
     try:
         changes = run.config.changes_since(config)
     except ValueError as error:
@@ -147,7 +155,9 @@ def _require_same_settings(run: Run, config: dict[str, Any]) -> None:
 
 
 def is_over(training: TrainingConfig, epochs: list[dict[str, Any]], diverged: bool) -> bool:
-    """Whether a run needs no more training: all epochs are done, it diverged, or time is up.
+    """Whether a run needs no more training.
+
+    All epochs are done, it diverged, time is up, or it did not get better for too long.
 
     >>> is_over(TrainingConfig(max_minutes=1.5), [{"seconds": 60.0}], diverged=False)
     False
@@ -156,7 +166,9 @@ def is_over(training: TrainingConfig, epochs: list[dict[str, Any]], diverged: bo
     """
     minutes = sum(epoch["seconds"] for epoch in epochs) / 60
     late = training.max_minutes is not None and minutes > training.max_minutes
-    return diverged or late or len(epochs) >= training.epochs
+    waited = len(epochs) - (best_epoch(epochs) or 0)
+    stopped = training.patience is not None and waited >= training.patience
+    return diverged or late or stopped or len(epochs) >= training.epochs
 
 
 def archive_previous(run: Run) -> None:

@@ -155,7 +155,13 @@ def _train(sweep: Sweep, trial: Trial, data: SequenceData, accelerator: str) -> 
         trial.suggest_float(name, 1e-9, 1.0)  # gives the enqueued value, and shows it to Optuna
     run = sweep.run(trial.user_attrs["lr"], trial.user_attrs["lr_decay"])
     record = run_experiment(  # a process that was only slow may be at it still: wait for it
-        run, resume=True, data=data, parts=(), accelerator=accelerator, patience=-1
+        run,
+        resume=True,
+        data=data,
+        parts=(),
+        accelerator=accelerator,
+        patience=-1,
+        keep_outcome=False,
     )
     assert record is not None
     measure = "validation_accuracy" if is_accuracy(data.task) else "validation_mse"

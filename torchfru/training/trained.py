@@ -9,18 +9,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..data import DataSpec
+from ..data import DataSpec, Split
 from ..data.imdb import read_texts
 from ..data.user_file import read_inputs
 from ..io import file_problem
 from ..nn import SequenceModel
-from ..records import RunResult, checkpoint_folder
+from ..records import RunResult, folder_beside
 from .checkpoint import NAME, Checkpoint, restore_weights
 from .config import RunConfig
+from .forecast import quantile_offsets, spread
 from .loop import build_model
 from .objective import every_step
 
 BATCH = 256
+INTERVAL = 0.8  # the share of values that the interval of a forecast should hold
 
 
 @dataclass(frozen=True)
@@ -29,12 +31,23 @@ class TrainedModel:
 
     model: SequenceModel
     data: DataSpec
+    errors: dict[str, Any] | None = None  # of forecasts: how large they are, for intervals
+
+    @torch.no_grad()
+    def outputs(self, split: Split) -> Tensor:
+        """The outputs for scaled sequences, (N, n_out) or (N, L, n_out), some at a time."""
+        parts = (split[first : first + BATCH] for first in range(0, len(split), BATCH))
+        return torch.cat([self.model(part.inputs, part.lengths) for part in parts])
 
 
 def load_trained(run: str, results: Path) -> TrainedModel:
     """The model of a run: by its record, by ``experiment/model-seed0``, or by its checkpoint."""
     path = find_checkpoint(run, results)
-    checkpoint = Checkpoint.load(path)
+    return trained_from(Checkpoint.load(path).at_best(), path)
+
+
+def trained_from(checkpoint: Checkpoint, path: Path) -> TrainedModel:
+    """The model of a checkpoint, which was read from ``path``."""
     try:
         config = RunConfig.from_dict(checkpoint.config)
     except ValueError:
@@ -49,7 +62,7 @@ def load_trained(run: str, results: Path) -> TrainedModel:
         known = f": {error}" if isinstance(error, ValueError) else ""
         raise ValueError(f"{path} does not describe a model{known}; train it again") from None
     restore_weights(model, checkpoint, path)
-    return TrainedModel(model.eval(), spec)
+    return TrainedModel(model.eval(), spec, checkpoint.measurements.get("errors"))
 
 
 def _require_sizes(config: RunConfig, spec: DataSpec, checkpoint: Checkpoint) -> None:
@@ -78,8 +91,7 @@ def find_checkpoint(run: str, results: Path) -> Path:
         return path
     if path.suffix != ".json":
         path = results / f"{run}.json"
-    record, place = RunResult.load(path), path.absolute().parent
-    folder = checkpoint_folder(place.parent, place.name, record.model, record.seed)
+    folder = folder_beside(path, RunResult.load(path))
     if not (folder / NAME).is_file():
         raise ValueError(f"{path} has no checkpoint at {folder / NAME}; train it again")
     return folder / NAME
@@ -88,8 +100,13 @@ def find_checkpoint(run: str, results: Path) -> Path:
 def predict_file(trained: TrainedModel, path: Path) -> list[dict[str, Any]]:
     """The prediction for each sequence of a file.
 
-    classify: ``class`` and ``probability``. regress and predict: ``value``, of the sequence or
-    of the step after its last. tag: ``classes``, one for each step.
+    classify: ``class``, its ``probability``, and ``probability_of`` each class by name. regress
+    and predict: ``value``, of the sequence or of the step after its last; by name where a table
+    had several columns. tag: ``classes``, one for each step.
+
+    A model that forecasts a block of steps gives ``step``, ``value`` and the interval that should
+    hold four of five values, ``low`` and ``high``, for each one; by name where there are several
+    channels.
 
     .npz: ``sequences`` (N, L) or (N, L, C), and ``lengths`` if they differ; or one ``series``.
     .csv, .parquet: a sequence per row (the column of labels is skipped), or for a model of one
@@ -97,15 +114,33 @@ def predict_file(trained: TrainedModel, path: Path) -> list[dict[str, Any]]:
     """
     spec = trained.data
     read = read_inputs if trained.model.embedding is None else read_texts
-    split, predictions = read(path, spec), []
-    for first in range(0, len(split), BATCH):
-        part = split[first : first + BATCH]
-        with torch.no_grad():
-            output = trained.model(part.inputs, part.lengths)
-        whole = torch.full((len(part),), part.inputs.shape[1])
-        sizes = (whole if part.lengths is None else part.lengths).tolist()
-        predictions += [_describe(spec, y, n) for y, n in zip(output, sizes, strict=True)]
-    return predictions
+    split = read(path, spec)
+    if spec.horizon is not None:
+        return _describe_steps(trained, split)
+    whole = torch.full((len(split),), split.inputs.shape[1])
+    sizes = (whole if split.lengths is None else split.lengths).tolist()
+    return [_describe(spec, y, n) for y, n in zip(trained.outputs(split), sizes, strict=True)]
+
+
+def _describe_steps(trained: TrainedModel, split: Split) -> list[dict[str, Any]]:
+    """For each step ahead, ``value`` of each channel, and the bounds of an interval."""
+    spec, scaled = trained.data, trained.outputs(split)  # (S, horizon n)
+    assert spec.scaling is not None
+    assert spec.horizon is not None
+    lines = {"value": scaled}
+    if trained.errors is not None:
+        size = spread(split.inputs, spec.output_size // spec.horizon, spec.horizon)
+        for name, level in (("low", (1 - INTERVAL) / 2), ("high", (1 + INTERVAL) / 2)):
+            lines[name] = scaled + quantile_offsets(trained.errors, size, level)
+    mean, std = torch.tensor(spec.scaling.mean), torch.tensor(spec.scaling.std)
+    found = {}
+    names = tuple(map(spec.channel, range(spec.channels)))
+    for name, line in lines.items():
+        steps = line.unflatten(1, (spec.horizon, -1)).transpose(0, 1).flatten(1)  # (horizon, C)
+        values = (steps * std + mean).tolist()
+        found[name] = [dict(zip(names, v, strict=True)) if len(names) > 1 else v for v in values]
+    rows = zip(*found.values(), strict=True)
+    return [{"step": i + 1, **dict(zip(found, row, strict=True))} for i, row in enumerate(rows)]
 
 
 def _describe(spec: DataSpec, output: Tensor, length: int) -> dict[str, Any]:
@@ -114,8 +149,8 @@ def _describe(spec: DataSpec, output: Tensor, length: int) -> dict[str, Any]:
         output = output[:length] if spec.task == "tag" else output[length - 1]
     if spec.task == "classify":
         output = output.softmax(-1)
-    elif spec.scaling is not None:
-        output = output * torch.tensor(spec.scaling.std) + torch.tensor(spec.scaling.mean)
+    elif (scaling := spec.output_scaling) is not None:
+        output = output * torch.tensor(scaling.std) + torch.tensor(scaling.mean)
     if not bool(output.isfinite().all()):
         raise ValueError(
             "the model's output is not finite: the run has diverged, or the values are far larger "
@@ -125,6 +160,9 @@ def _describe(spec: DataSpec, output: Tensor, length: int) -> dict[str, Any]:
     if spec.task == "tag":
         return {"classes": [names[k] for k in output.argmax(-1).tolist()]}
     if spec.task == "classify":
-        best = int(output.argmax())
-        return {"class": names[best], "probability": round(float(output[best]), 6)}
+        best, chances = int(output.argmax()), [round(p, 6) for p in output.tolist()]
+        of = dict(zip(names, chances, strict=True))
+        return {"class": names[best], "probability": chances[best], "probability_of": of}
+    if spec.task == "predict" and spec.reading is not None and spec.output_size > 1:
+        return {"value": {spec.channel(i): value for i, value in enumerate(output.tolist())}}
     return {"value": output.tolist()}

@@ -5,18 +5,16 @@ TRITON_INTERPRET=1 must be set before Triton is imported: hence a process of its
 
 from __future__ import annotations
 
-import copy
 import json
 import os
 import warnings
-from typing import Any
 
 import pytest
 import torch
 import triton
 import triton.language as tl
-from helpers import Case, assert_close, distance, results
-from hypothesis import HealthCheck, assume, given, reject, settings
+from helpers import Case, assert_close, definition, distance, results
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch.library import opcheck
 
@@ -24,7 +22,6 @@ import torchfru
 from torchfru import ops
 from torchfru.ops import gpu, reference
 from torchfru.ops.gpu import check, kernels, loop, operator, steps
-from torchfru.ops.weights import NONLINEARITIES
 
 CPU = torch.device("cpu")
 
@@ -64,43 +61,6 @@ def build(case: Case) -> torchfru.FRU:
     for weight in layer.parameters():
         weight.data /= max(1, weight.shape[-1] / 4) ** 0.5
     return layer
-
-
-def definition(layer: torchfru.FRU, inputs: dict[str, Any]) -> dict[str, torch.Tensor]:
-    """The results by definition, in float64.
-
-    Where the argument of a ReLU is 0 but for rounding, float32 cannot know its slope: an example
-    with such an argument, or one on which the definition in float32 disagrees with itself in
-    float64, has no gradient to compare with and is dropped.
-    """
-    arguments = [torch.ones(1)]
-
-    def recorded_relu(a: torch.Tensor) -> torch.Tensor:
-        arguments.append(a.detach().abs().flatten().float())
-        return torch.relu(a)
-
-    wide_inputs = {name: in_float64(value) for name, value in inputs.items()}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(NONLINEARITIES, "relu", recorded_relu)
-        wide = results(copy.deepcopy(layer).double(), wide_inputs, "reference")
-    expected = {name: value.to(layer.weight_ug_l0.dtype) for name, value in wide.items()}
-    expected["t"] = wide["t"]
-    sizes = torch.cat(arguments)
-    assume(not bool(((sizes > 0) & (sizes < 1e-6)).any()))
-    try:
-        assert_close(results(layer, inputs, "reference"), expected, 1e-5)
-    except AssertionError:
-        reject()
-    return expected
-
-
-def in_float64(value: Any) -> Any:
-    """The tensors of a value in float64, as leaves; integers stay."""
-    if isinstance(value, tuple):
-        return tuple(in_float64(item) for item in value)
-    if not value.is_floating_point():
-        return value
-    return value.detach().double().requires_grad_()
 
 
 @settings(

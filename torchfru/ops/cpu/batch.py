@@ -7,9 +7,31 @@ still in the second.
 
 from __future__ import annotations
 
+import numpy as np
+
+from .gates import copy_transposed
 from .nonlinear import apply, apply_backward, keep_before
-from .outputs import hidden_of, new_hidden_of
+from .outputs import (
+    add_memory,
+    checkpoints_of,
+    hidden_of,
+    lengths_of,
+    matrices_of,
+    memory_backward,
+    new_checkpoints_of,
+    new_hidden_of,
+    output_gradients_of,
+    outputs_of,
+    read_inputs,
+    read_starts,
+    read_stops,
+    write_gradients,
+    write_output,
+)
 from .simd import (
+    BLOCK,
+    G_UNIT,
+    H_UNIT,
     SEGMENT,
     WIDE,
     add,
@@ -20,6 +42,7 @@ from .simd import (
     array_at,
     kernel,
     lane_sums,
+    lanes_of,
     load_row,
     load_tile,
     splat_tile,
@@ -30,11 +53,6 @@ from .simd import (
 
 # Rows of samples that share one sum over samples; more would leave the cache.
 ROWS_AT_ONCE = 4 if WIDE else 8
-# Sums over samples are made in blocks of some entries of g times some of h: 3 times 5 are 15 sums,
-# which nearly fill a vector and leave 32 registers enough for their factors; with AVX2's 16 it is
-# 2 times 5. Widths are padded accordingly.
-G_UNIT, H_UNIT = 3 if WIDE else 2, 5
-BLOCK = G_UNIT * H_UNIT
 
 # x (L, n_in, N), a (L, n_g n_h and more), w2 (n_g, n_h), u_in (n_in, n_h), b2 (n_h,), h and d_h
 # (L, rows, n_h, row), z and d_z (rows, n_g, row), z_checkpoints (segments, rows, n_g, row). stop
@@ -141,7 +159,7 @@ def _matrix_backward(h, d_z, d_a, width, t, first, last, overwrite):
     """d_a at step t: sums over samples of d_z h, block by block."""
     n_g, row = d_z.shape[1], d_z.shape[2]
     rows, n_h = h.shape[1], h.shape[2]
-    vector, place = row // len(width), t * d_a.shape[1] * d_a.shape[2]
+    vector, place = row // len(width), t * d_a.shape[1]
     for i in range(0, n_g, G_UNIT):
         for j in range(0, n_h, H_UNIT):
             sums = zeros_tile(d_a, BLOCK, 1)
@@ -155,7 +173,7 @@ def _matrix_backward(h, d_z, d_a, width, t, first, last, overwrite):
                 store_row(d_a, place, lane_sums(sums))
             else:
                 add_store_sums(d_a, place, sums)
-            place += d_a.shape[2]
+            place += (BLOCK + vector - 1) // vector * vector
 
 
 @kernel
@@ -206,9 +224,9 @@ def batch_backward(
 ):
     """All steps backwards: d_h becomes d(U x + b2), d_z is carried to before the first step.
 
-    d_a (L, blocks, sums) is added to, or written if ``overwrite``, d_w (blocks, sums) is added to;
-    sums is BLOCK, and zeros up to whole vectors. W2, U and b2 are all weights of h, and get their
-    gradients in one go: d_w is that of g, then x, then 1.
+    d_a (L, blocks times sums) is added to, or written if ``overwrite``, d_w (blocks, sums) is added
+    to; sums is BLOCK, and zeros up to whole vectors. W2, U and b2 are all weights of h, and get
+    their gradients in one go: d_w is that of g, then x, then 1.
 
     z (rows, n_g, row), g (SEGMENT, rows, n_g + n_in + 1 and more, row) and w_sums (blocks, BLOCK,
     vector) are scratch for the rows that the kernel works on.
@@ -234,33 +252,129 @@ def batch_backward(
         add_store_sums(d_w, block * d_w.shape[1], w_block)
 
 
+# y at every step -------------------------------------------------------------------------------
+
+AT_ONCE = (0,) * 8  # samples whose y is summed up in registers
+
+
+@kernel
+def _outputs(p, like, y_now, first, last):
+    """y(t) = y(t-1) + E(t) h(t), for rows first..last-1 of samples."""
+    a, h, lengths, y = matrices_of(p, like), hidden_of(p, like), lengths_of(p), outputs_of(p, like)
+    row, samples, n_h, n_y, width = p.row, p.samples, p.n_h, p.n_y, p.y_width
+    now = y_now.reshape(y_now.size)
+    for t in range(p.length):
+        e_at, step = t * p.a_step + p.numbers, p.begin + t
+        for n in range(first * row, min(last * row, samples), len(AT_ONCE)):
+            h_at = (t * p.rows + n // row) * p.h_row * row + n % row
+            for i in range(0, width, lanes_of(like)):
+                sums = load_tile(now, n * width + i, width, AT_ONCE, 1)
+                for j in range(n_h):
+                    e_row = load_row(a, e_at + j * width + i, 1)
+                    sums = add_scaled(sums, h, h_at + j * row, e_row)
+                store_tile(now, n * width + i, width, sums, 1)
+            for sample in range(n, min(n + len(AT_ONCE), samples)):
+                is_over = lengths.size > 0 and step >= lengths[sample]
+                write_output(y, (step * samples + sample) * n_y, n_y, now, sample * width, is_over)
+
+
+@kernel
+def _outputs_backward(p, like, d_y_now, d_h, d_e, tile, width, first, last):
+    """The steps backwards: d_h is added to, d_e (L, n_h y_width) written."""
+    h, lengths, row, vector = hidden_of(p, like), lengths_of(p), p.row, lanes_of(like)
+    a, by_unit = matrices_of(p, like), np.empty(p.y_width * row, like.dtype)  # d_y_now transposed
+    now, d_y, units = d_y_now.reshape(d_y_now.size), output_gradients_of(p, like), p.y_width
+    n_y, samples = p.n_y, p.samples
+    for t in range(p.length - 1, -1, -1):
+        step = p.begin + t
+        for r in range(first, last):
+            for n in range(r * row, min((r + 1) * row, samples)):
+                if not (lengths.size and step >= lengths[n]):
+                    for i in range(n_y):
+                        now[n * units + i] += d_y[(step * samples + n) * n_y + i]
+            at, h_at = r * row * units, (t * p.rows + r) * p.h_row * row
+            copy_transposed(now, at, row, units, units, by_unit, 0, row, like)
+            for j in range(0, p.n_h_pad, len(tile)):
+                e_at = t * p.a_step + p.numbers + j * units
+                sums = load_tile(d_h, h_at + j * row, row, tile, width)
+                for i in range(n_y):
+                    unit = load_row(by_unit, i * row, width)
+                    sums = add_dots(sums, a, e_at + i, units, unit, width)
+                store_tile(d_h, h_at + j * row, row, sums, width)
+                for i in range(0, units, vector):
+                    place = t * d_e.shape[1] + j * units + i
+                    sums = zeros_tile(d_e, tile, 1)
+                    if r > first:
+                        sums = load_tile(d_e, place, units, tile, 1)
+                    for lane in range(row):
+                        d_row = load_row(now, at + lane * units + i, 1)
+                        sums = add_dots(sums, h, h_at + j * row + lane, row, d_row, 1)
+                    store_tile(d_e, place, units, sums, 1)
+
+
 # A chunk of steps ------------------------------------------------------------------------------
 
 
 @kernel
-def batch_chunk(plan, like, x, w2, u_in, b2, stop, z, kind, tile, width, first, last):
-    """The steps of a chunk for rows first..last-1 of samples: h, z_checkpoints and z."""
+def _read_weights(p, like):
+    """W2 (n_g, n_h), U (n_in, n_h) and b2, padded; x may be U x + b2."""
+    w2, u_in = (
+        np.zeros((p.n_g_pad, p.n_h_pad), like.dtype),
+        np.zeros((p.n_in, p.n_h_pad), like.dtype),
+    )
+    weight, b2 = array_at(p.weight_gh, (p.n_h, p.n_g), like, False), np.zeros(p.n_h_pad, like.dtype)
+    for j in range(p.n_h):
+        for i in range(p.n_g):
+            w2[i, j] = weight[j, i]
+    weight = array_at(p.weight_xh, (p.n_h, p.n_in), like, False)
+    bias = array_at(p.bias_h, (p.n_h,), like, False)
+    for j in range(p.n_h):
+        b2[j] = bias[j] if p.bias_h else 0
+        for i in range(p.n_in):
+            u_in[i, j] = weight[j, i] if p.weight_xh else i == j
+    return w2, u_in, b2
+
+
+@kernel
+def batch_chunk(plan, like, c, x, z, y_now, memory, kind, tile, width, first, last):
+    """All steps of a chunk for rows first..last-1 of samples: h, z_checkpoints, y and u."""
     p = plan[0]
-    a = array_at(p.a, (p.length, p.numbers), like, False)
-    shape = (p.segments - p.begin // SEGMENT, p.rows, p.n_g_pad, p.row)
-    at = p.checkpoints + p.begin // SEGMENT * p.rows * p.n_g_pad * p.row * like.itemsize
-    z_checkpoints, h = array_at(at, shape, like, True), new_hidden_of(p, like)
-    batch_forward(x, a, w2, u_in, b2, stop, z, z_checkpoints, h, kind, tile, width, first, last)
+    read_inputs(p, like, x, first, last)
+    if p.begin == 0:
+        read_starts(p, like, z, y_now, first, last)
+    a, stop, kept = matrices_of(p, like), read_stops(p, like), new_checkpoints_of(p, like)
+    h, (w2, u_in, b2) = new_hidden_of(p, like), _read_weights(p, like)
+    batch_forward(x, a, w2, u_in, b2, stop, z, kept, h, kind, tile, width, first, last)
+    if p.n_y:
+        _outputs(p, like, y_now, first, last)
+    add_memory(p, like, c, memory, first, last)
 
 
 @kernel
 def batch_chunk_backward(
-    plan, like, x, w2, stop, d_h, d_z, d_a, d_w, z, g, w_sums, kind, tile, width, first, last
-):
+    plan, like, c, dc, x, d_h, d_z, d_y_now, d_memory, by_phase, d_a, d_e, d_w, kind, tile, width,
+    first, last,
+):  # fmt: skip
     """The steps of a chunk backwards for rows first..last-1 of samples, see ``batch_backward``."""
-    p = plan[0]
-    a, h = array_at(p.a, (p.length, p.numbers), like, False), hidden_of(p, like)
-    shape = (p.segments - p.begin // SEGMENT, p.rows, p.n_g_pad, p.row)
-    at = p.checkpoints + p.begin // SEGMENT * p.rows * p.n_g_pad * p.row * like.itemsize
-    kept = array_at(at, shape, like, False)
+    p, vector, many = plan[0], lanes_of(like), min(ROWS_AT_ONCE, last - first)
+    memory_backward(p, like, c, dc, d_memory, by_phase, d_h, first, last)
+    if p.d_y:
+        _outputs_backward(p, like, d_y_now, d_h, d_e, tile, width, first, last)
+    read_inputs(p, like, x, first, last)
+    a, h, kept, stop = (
+        matrices_of(p, like),
+        hidden_of(p, like),
+        checkpoints_of(p, like),
+        read_stops(p, like),
+    )
+    z = np.empty((many, p.n_g_pad, p.row), like.dtype)
+    factors = d_w.shape[0] // (p.n_h_pad // H_UNIT) * G_UNIT
+    g = np.empty((SEGMENT, many, factors, p.row), like.dtype)
+    w2, w_sums = _read_weights(p, like)[0], np.empty((d_w.shape[0], BLOCK, vector), like.dtype)
     for begin in range(first, last, ROWS_AT_ONCE):
-        rows = (begin, min(begin + ROWS_AT_ONCE, last))
+        end = min(begin + ROWS_AT_ONCE, last)
         batch_backward(
             a, w2, x, stop, kept, h, d_h, d_z, d_a, d_w, z, g, w_sums, kind, tile, width,
-            rows[0], rows[1], begin == first,
+            begin, end, begin == first,
         )  # fmt: skip
+    write_gradients(p, like, d_h, d_z, first, last)

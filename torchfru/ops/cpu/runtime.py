@@ -92,12 +92,16 @@ def pooled_empty(shape: tuple[int, ...], like: Tensor) -> Tensor:
     return torch.from_numpy(view).view(like.dtype).view(shape)
 
 
-def pooled_array(shape: tuple[int, ...], like: NDArray[Any]) -> NDArray[Any]:
-    """As :func:`pooled_empty`, an array."""
-    if math.prod(shape) * like.itemsize < SMALLEST:
-        return np.empty(shape, like.dtype)
+def pooled_arrays(like: NDArray[Any], *shapes: tuple[int, ...]) -> list[NDArray[Any]]:
+    """As :func:`pooled_empty`, arrays."""
+    least = SMALLEST // like.itemsize
     # By way of a tensor: views of an array would not hold on to it, but to all of its memory.
-    return pooled_empty(shape, torch.from_numpy(like)).numpy()
+    return [
+        np.empty(shape, like.dtype)
+        if math.prod(shape) < least
+        else pooled_empty(shape, torch.from_numpy(like)).numpy()
+        for shape in shapes
+    ]
 
 
 def _take(size: int) -> NDArray[np.uint8]:
@@ -154,6 +158,15 @@ def run(work: Work, parts: list[range]) -> None:
     if openmp is not None:
         return _run_in_team(openmp, work, parts)
     return _run_in_pool(work, parts)
+
+
+def spread(kernel: Any, units: int, *arguments: Any) -> None:
+    """``kernel(*arguments, first, last)`` for parts of 0..units-1, each in a thread of its own."""
+    parts = split_range(units)
+    if len(parts) == 1:
+        kernel(*arguments, 0, units)
+    else:
+        run(lambda _, part: kernel(*arguments, part.start, part.stop), parts)
 
 
 @cache

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from .. import collapsed
-from ..autograd import define
-from ..weights import Inputs, Waves, Weights, runs_eagerly
+from ..weights import Inputs, Waves, Weights, define, runs_eagerly
 
 SCAN, SCAN_BACKWARD = "torchfru::fru_scan", "torchfru::fru_scan_backward"
 
@@ -47,8 +46,8 @@ def scan(
         y, u, *_ = torch.ops.torchfru.fru_scan(*inputs)
     else:
         one = x.shape[0] == 1 and table is None and lengths is None
-        function, run = (_EagerStep, _one_step) if one else (_Eager, _forward)
-        y, u, *_ = function.apply(*inputs) if torch.is_grad_enabled() else run(*inputs)
+        differentiated, run = (_one_step_eagerly, _one_step) if one else (_eagerly, _forward_only)
+        y, u, *_ = differentiated(*inputs) if torch.is_grad_enabled() else run(*inputs)
     return (y if every_step else None), u
 
 
@@ -59,10 +58,11 @@ def step(
     weights: Weights,
     nonlinearity: str,
     times: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, int]:
     """y (N, n_y) and u (N, n_u) after one step on x (N, n_in), without gradients.
 
-    ``times`` (N,) has the steps that each sample has taken, where they may differ.
+    ``times`` (N,) has the steps that each sample has taken, where they may differ. One that has
+    taken all of seq_len is the third result, and then nothing is computed; or else -1.
     """
     kernel, likes, kinds = _step_kernel()
     given = [x, u, times, waves.freqs, waves.phase, *weights]
@@ -73,8 +73,8 @@ def step(
     after, y = x.new_empty(samples, n_u), x.new_empty(samples, n_y)
     addresses = [0 if t is None else t.data_ptr() for t in (*given, after, y)]
     sizes = (samples, n_in, n_u, n_g, n_h, n_y, count, waves.start, waves.seq_len)
-    kernel(likes[x.dtype], *addresses, *sizes, kinds[nonlinearity])
-    return y, after
+    past = kernel(likes[x.dtype], *addresses, *sizes, kinds[nonlinearity])
+    return y, after, past
 
 
 @cache  # an import statement takes as long as a step
@@ -86,12 +86,19 @@ def _step_kernel() -> tuple[Any, Any, Any]:
     return step, LIKE, KINDS
 
 
+@cache
+def _passes() -> Any:
+    from . import walk
+
+    return walk
+
+
 def _one_step(*arguments: Any) -> tuple[Tensor, Tensor]:
     """As :func:`_forward`, for one step, which needs no A(t)."""
     inputs = Inputs(*arguments)
     waves = Waves(inputs.freqs, inputs.phase, inputs.start, inputs.seq_len)
     weights = Weights(*inputs[4:11])  # type: ignore[arg-type]
-    y, u = step(inputs.x[0], inputs.u, waves, weights, inputs.nonlinearity)
+    y, u, _ = step(inputs.x[0], inputs.u, waves, weights, inputs.nonlinearity)
     return y.unsqueeze(0), u  # (1, N, n_y)
 
 
@@ -112,15 +119,16 @@ def _plain(*arguments: Any) -> tuple[Tensor | None, Tensor]:
 
 def _forward(*arguments: Any) -> tuple[Tensor, ...]:
     """y, u(T), and h, z_checkpoints and A(t) for the backward pass."""
-    from .walk import forward
+    return _passes().forward(Inputs(*arguments))
 
-    return forward(Inputs(*arguments))
+
+def _forward_only(*arguments: Any) -> tuple[Tensor, ...]:
+    return _passes().forward_only(Inputs(*arguments))
 
 
 def _shapes(*arguments: Any) -> tuple[Tensor, ...]:
-    from .walk import new_outputs
-
-    return new_outputs(Inputs(*arguments))
+    inputs = Inputs(*arguments)
+    return _passes().new_outputs(inputs, _passes().layout_for(inputs))
 
 
 def _backward(d_y: Tensor | None, d_u: Tensor | None, *rest: Any) -> list[Tensor]:
@@ -128,10 +136,8 @@ def _backward(d_y: Tensor | None, d_u: Tensor | None, *rest: Any) -> list[Tensor
 
     Those of x, rows and phase cost time, and are left out where they are not needed.
     """
-    from .walk import backward
-
     saved, needs = rest[-6:-3], rest[-3:]
-    return backward(Inputs(*rest[:-6]), d_y, d_u, saved, needs)
+    return _passes().backward(Inputs(*rest[:-6]), d_y, d_u, saved, needs)
 
 
 _derivatives = define(
@@ -156,8 +162,12 @@ torch.library.impl(SCAN_BACKWARD, "cpu", _backward)
 class _Eager(torch.autograd.Function):
     """The operator without the machinery of torch.library, which takes longer than a short scan."""
 
-    forward = staticmethod(_forward)
-    setup_context = staticmethod(_derivatives.save)
+    @staticmethod
+    def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, ...]:
+        output = _forward(*inputs)
+        _derivatives.save(ctx, inputs, output)
+        return output
+
     backward = staticmethod(_derivatives.derive)
 
 
@@ -167,6 +177,15 @@ _step_derivatives = replace(_derivatives, fused=False)
 class _EagerStep(torch.autograd.Function):
     """One step; its backward pass is torch's own."""
 
-    forward = staticmethod(_one_step)
-    setup_context = staticmethod(_step_derivatives.save)
+    @staticmethod
+    def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, ...]:
+        output = _one_step(*inputs)
+        _step_derivatives.save(ctx, inputs, output)
+        return output
+
     backward = staticmethod(_step_derivatives.derive)
+
+
+# Past the Python of Function.apply, which looks for transforms of torch.func: there are none here.
+_eagerly: Any = super(torch.autograd.Function, _Eager).apply
+_one_step_eagerly: Any = super(torch.autograd.Function, _EagerStep).apply

@@ -6,7 +6,8 @@ and LLVM holds these tuples in registers. A row is ``width`` vectors side by sid
 ``count`` rows, one after another in one tuple.
 
 Arrays are contiguous and come with an offset, counted in numbers. ``count`` and ``width`` are known
-when a kernel is compiled: constants, or tuples of any integers, whose length counts.
+when a kernel is compiled: constants, or tuples of any integers, whose length counts, or an array,
+for as many as a vector has lanes of its dtype.
 """
 
 from __future__ import annotations
@@ -78,6 +79,11 @@ def _has(feature: str) -> bool:
 WIDE = _has("avx512f")
 VECTOR_BYTES = 64 if WIDE else 32
 MAX_TILE = 10 if WIDE else 5
+# Sums over samples are made in blocks of some entries of g times some of h: 3 times 5 are 15 sums,
+# which nearly fill a vector and leave 32 registers enough for their factors; with AVX2's 16 it is
+# 2 times 5. Widths are padded accordingly.
+G_UNIT, H_UNIT = 3 if WIDE else 2, 5
+BLOCK = G_UNIT * H_UNIT
 
 
 class Vector(types.Type):
@@ -100,10 +106,15 @@ def lanes(itemsize: int) -> int:
     return VECTOR_BYTES // itemsize
 
 
-@njit(inline="always")
-def lanes_of(array):
-    """Numbers of this array in a vector, where a kernel asks."""
-    return VECTOR_BYTES // array.itemsize
+@intrinsic
+def lanes_of(typing, array):
+    """Numbers of this array in a vector, as a constant: a loop by a constant needs no division."""
+    count = lanes(array.dtype.bitwidth // 8)
+
+    def code(context, builder, signature, args):
+        return context.get_constant(types.intp, count)
+
+    return types.intp(array), code
 
 
 def llvm_type(vector: Vector) -> ir.VectorType:
@@ -112,7 +123,9 @@ def llvm_type(vector: Vector) -> ir.VectorType:
 
 
 def count_of(kind: Any) -> int:
-    """The value of a constant, or the length of a tuple."""
+    """The value of a constant, the length of a tuple, or the lanes of a vector of an array."""
+    if isinstance(kind, types.Array):
+        return lanes(kind.dtype.bitwidth // 8)
     return int(kind.literal_value if isinstance(kind, types.IntegerLiteral) else kind.count)
 
 

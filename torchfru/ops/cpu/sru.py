@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ..sru import SRUInputs, fast_scan
-from ..weights import Weights, transforms_active
+from ..weights import Weights, transforms_active, without_padding
 
 GRADIENTS = 9  # of the inputs, from the first, can have one
 STEPS, STEPS_BACKWARD = "torchfru::sru_steps", "torchfru::sru_steps_backward"
@@ -42,7 +42,7 @@ def scan(
     outputs = weights[5:] if every_step else (None, None)
     inputs = (x, u, *weights[:5], *outputs, alphas, lengths, options["nonlinearity"])
     y, u, *_ = torch.ops.torchfru.sru_steps(*inputs)
-    return y if every_step else None, u
+    return without_padding(y, lengths) if every_step else None, u
 
 
 @torch.library.impl(STEPS, "cpu")

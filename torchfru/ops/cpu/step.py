@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
+from .gates import fourier_rows, turns_of
 from .nonlinear import RELU, TANH
-from .products import fourier_rows
 from .simd import (
     MAX_TILE,
     add_outer,
@@ -81,7 +81,7 @@ def step(
     w2 = array_at(weight_gh, (n_h, n_g), like, False)
     w_x = array_at(weight_xh, (n_h, n_in), like, False)
     w_y = array_at(weight_uy, (n_y, n_u), like, False)
-    f, theta = array_at(freqs, (count,), like, False), _bias(phase, count, like)
+    rate, shift = turns_of(_bias(freqs, count, like), _bias(phase, count, like), seq_len)
     b1, b2 = _bias(bias_g, n_g, like), _bias(bias_h, n_h, like)
     b_y, none = _bias(bias_y, n_y, like), _bias(0, 0, like)
     g, h, from_x = np.empty(n_g, like.dtype), np.empty(n_h, like.dtype), np.empty(n_h, like.dtype)
@@ -104,7 +104,8 @@ def step(
             h[i] += from_x[i]
         _phi(kind, h)
         if n == 0 or times:
-            fourier_rows(f, theta, when[n] if times else taken, seq_len, c, no_dc, 0, 1)
+            t = when[n] if times else taken
+            fourier_rows(rate, shift, t, seq_len, c, no_dc, 0, 1)
         for k in range(count):
             place = k * freq_dim % n_h  # the slice of h that frequency k sees
             for j in range(freq_dim):

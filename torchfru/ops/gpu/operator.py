@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .. import collapsed
-from ..autograd import define
-from ..weights import Weights
+from ..collapsed import ScanInputs
+from ..weights import Weights, define, without_padding
 from .steps import CHUNK, Backward, GPUInputs, forward
 
 
@@ -37,13 +37,30 @@ def scan(
     weight_uy = w.weight_uy if every_step else None
     loop = (w.weight_ug, w.weight_gh, w.weight_xh, w.bias_h, weight_uy)
     y, change, *_ = torch.ops.torchfru.fru_gpu_steps(x, z, rows, *loop, y, lengths, nonlinearity)
-    return (y if every_step else None), u + change
+    return (without_padding(y, lengths) if every_step else None), u + change
 
 
 # The operators -----------------------------------------------------------------------------
 
 STEPS, STEPS_BACKWARD = "torchfru::fru_gpu_steps", "torchfru::fru_gpu_steps_backward"
-define(STEPS, STEPS_BACKWARD, saved="Tensor h, Tensor z_chunks")
+
+
+def _plain(*inputs: Any) -> tuple[Tensor | None, Tensor]:
+    return collapsed.run(ScanInputs(*inputs))
+
+
+define(
+    STEPS,
+    STEPS_BACKWARD,
+    saved="Tensor h, Tensor z_chunks",
+    inputs=(
+        "Tensor x, Tensor z, Tensor rows, Tensor weight_ug, Tensor weight_gh, Tensor weight_xh, "
+        "Tensor? bias_h, Tensor? weight_uy, Tensor? y, Tensor? lengths, str nonlinearity"
+    ),
+    trained=9,
+    optional=(0, 2),
+    plain=_plain,
+)
 _DEVICES = ("cuda", "cpu")  # "cuda" is ROCm's name too; on the CPU only Triton's interpreter runs
 
 
