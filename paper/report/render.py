@@ -79,12 +79,20 @@ def to_markdown(report: Report, path: Path) -> str:
 
 
 def fill_readme(readme: str, report: Report, path: Path) -> str:
-    """The README, with the recipe's results and the comparable accuracies between its marks."""
-    records = os.path.relpath(report.library.folder, path.parent)
+    """The README, with the recipe's results and the comparable accuracies between its marks.
+
+    The recipe's are ``results``, on the first screen; ``paper`` has what follows further below.
+    """
     library = report.library
-    tables = recipe_table(library, brief=True), time_table(library), comparable_table(library)
-    shown = [_table(table, records, level=3) for table in tables if table.rows]
-    return fill_between(readme, "results", "\n\n".join(shown))
+    records = os.path.relpath(library.folder, path.parent)
+    blocks = {
+        "results": [recipe_table(library, brief=True)],
+        "paper": [time_table(library), comparable_table(library)],
+    }
+    for name, tables in blocks.items():
+        shown = [_table(table, records, level=3) for table in tables if table.rows]
+        readme = fill_between(readme, name, "\n\n".join(shown))
+    return readme
 
 
 def _section(section: Section, records: str) -> str:

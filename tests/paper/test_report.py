@@ -311,10 +311,13 @@ def test_a_measurement_that_cannot_be_read_is_named(tmp_path, key):
     assert f"'{key}'" in read_library(tmp_path).broken["beijing/fits"]
 
 
+BLOCKS = "\n".join(f"<!-- {b}: begin -->old<!-- {b}: end -->" for b in ("results", "paper"))
+
+
 def test_command(tmp_path):
     results, page, tables = tmp_path / "results", tmp_path / "new" / "a.html", tmp_path / "a.md"
     readme = tmp_path / "README.md"
-    readme.write_text("before\n<!-- results: begin -->\nold\n<!-- results: end -->\nafter\n")
+    readme.write_text(f"before\n{BLOCKS}\nafter\n".replace("old", "83.99"))
     save(results, make_run("imdb", "lstm", final=83.0))
     (results / "imdb" / "rnn-seed0.json").write_text("{")
     places = ("--html", str(page), "--markdown", str(tables), "--readme", str(readme))
@@ -329,12 +332,13 @@ def test_command(tmp_path):
     assert block.endswith("after\n")
     assert "| IMDB: LSTM | 83.00 | 83.64 | 1,004 |" in block
     assert "recipe" not in block
+    assert "83.99" not in block
 
 
 def test_only_comparable_accuracies_are_in_the_readme(tmp_path):
     tuned, cut = make_run("imdb", "fru-5-10-tuned", final=86.0), make_run("imdb", "sru", epochs=3)
     report = report_of(tmp_path, tuned, cut, make_run("imdb", "rnn", diverged=True))
-    page = fill_readme("<!-- results: begin --><!-- results: end -->", report, tmp_path / "a.md")
+    page = fill_readme(BLOCKS, report, tmp_path / "a.md")
     assert "| IMDB: FRU 5,10 tuned | 86.00 | 86.71 |" in page
     assert "SRU" not in page
     assert "RNN" not in page
@@ -490,7 +494,8 @@ def test_claims_at_196_steps_are_judged_where_there_are_records(beyond, tmp_path
 
 
 def test_the_readme_opens_with_the_recipe(beyond, tmp_path):
-    page = fill_readme("<!-- results: begin --><!-- results: end -->", beyond, tmp_path / "a.md")
+    page, _, rest = fill_readme(BLOCKS, beyond, tmp_path / "a.md").partition("results: end")
+    assert "best published" not in rest
     assert "| task | ours | best published of its kind | parameters |" in page
     assert "| IMDB, % | 88.51 ± 0.01 | UnICORNN 88.40 | 1,010 |" in page
 
