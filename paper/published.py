@@ -134,8 +134,8 @@ HELD_BACK = (
     "the test set was never used for selection, though its accuracy was printed beside in trials."
 )
 MINUTES_SHARED = (
-    "The recipe's runs shared their machine with other work: the same run took several times as "
-    "long with one seed as with another, so their minutes say little of speed."
+    "These runs shared their machine with other work: the same run took several times as long "
+    "with one seed as with another, so their minutes say little of speed."
 )
 SETTINGS_TRIED: dict[str, int | None] = {
     "permuted-mnist": 6,

@@ -53,7 +53,7 @@ def test_page(browser, page, width, scheme):
     assert requests == [path.as_uri()]
     assert trouble == []
     sizes = tab.evaluate(SIZES)
-    assert len(sizes) == panels == 55
+    assert len(sizes) == panels == 53
     assert all(wide > 200 and high > 100 for wide, high in sizes)
     assert tab.evaluate("document.documentElement.scrollWidth") <= width
     assert tab.evaluate(DEAD_LINKS) == []
