@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: run test test-long test-versions check docs clean
+.PHONY: run test test-long test-versions test-aeon check docs clean
 
 run: $(READY)
 	$(BIN)/python examples/demo.py --plot out/demo.png
@@ -19,6 +19,16 @@ test-long: $(READY)
 # The layers with the oldest and the newest torch: downloads up to 3 GB each, by hand.
 test-versions: $(READY)
 	$(BIN)/python tests/versions.py
+
+# aeon's checks of the adapters, with the versions that aeon needs: an environment of its own.
+test-aeon: .venv-aeon/.ready
+	.venv-aeon/bin/python -m pytest tests/estimators/test_aeon.py
+
+.venv-aeon/.ready: pyproject.toml constraints-aeon.txt
+	test -x .venv-aeon/bin/python || $(PYTHON) -m venv .venv-aeon
+	.venv-aeon/bin/python -m pip install --quiet --constraint constraints-aeon.txt \
+		--editable ".[cli,cpu,sklearn]" aeon hypothesis pytest
+	touch $@
 
 check: $(READY)
 	$(BIN)/ruff check .
@@ -35,4 +45,4 @@ $(READY): pyproject.toml constraints.txt
 	touch $(READY)
 
 clean:
-	rm -rf .venv out
+	rm -rf .venv .venv-aeon out

@@ -50,8 +50,9 @@ class ProbeHook(Hook):
             self._measure(training)
 
     def _measure(self, training: Training) -> None:
-        entries = training.measurements.setdefault("gradients", [])
-        entries.append({"epoch": len(training.epochs), **nan_to_none(self.probe(training.model))})
+        entries, model = training.measurements.setdefault("gradients", []), training.model
+        assert isinstance(model, SequenceModel)
+        entries.append({"epoch": len(training.epochs), **nan_to_none(self.probe(model))})
 
 
 class GradientProbe:

@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 
 from benchmarks import classify as bench
+from benchmarks import minirocket
 from torchfru import FRUClassifier
 
 
@@ -34,3 +35,11 @@ def test_each_fit_is_measured_once(tmp_path, monkeypatch, capsys):
     assert second["even"]["fru"]["0"] == first["even"]["fru"]["0"]
     assert set(second["ragged"]["fru"]) == {"0", "1"}
     assert "ragged" in capsys.readouterr().out
+
+
+def test_minirocket_reads_sequences_of_one_length():
+    rows = [np.arange(4.0).reshape(2, 2), np.ones((5, 2))]
+    found = minirocket.padded(rows, 3)
+    assert found.shape == (2, 2, 3)
+    assert found[0].tolist() == [[0, 2, 0], [1, 3, 0]]
+    assert found[1].tolist() == [[1, 1, 1], [1, 1, 1]]

@@ -129,3 +129,34 @@ def test_the_random_test_part_is_balanced(tmp_path):
         data = load(str(tmp_path / "mine.npz"), stratify=True, seed=seed)
         assert (data.test.targets == 0).sum() == 2  # a fifth of the ten fast ones
         assert len(data.train) == 160
+
+
+def test_a_number_for_each_sequence(tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 12))
+    y = 1000 + 50 * x.mean(1)
+    rows = ["age," + ",".join(f"t{i}" for i in range(12))]
+    rows += [f"{target}," + ",".join(map(str, row)) for row, target in zip(x, y, strict=True)]
+    path = tmp_path / "mine.csv"
+    path.write_text("\n".join(rows))
+    record, found = train(path, tmp_path, "--set", "data.target=age", "--set", "training.steps=200")
+    assert record["epochs"][-1]["test_mse"] < 0.5  # 1 is as bad as the mean
+    answers = predict_file(load_trained(str(found), tmp_path / "results"), path)
+    values = np.array([row["value"][0] for row in answers])
+    assert np.corrcoef(values, y)[0, 1] > 0.9
+    assert abs(values.mean() - 1000) < 20  # in the units of the file
+
+
+def test_several_models_train_and_answer_together(tmp_path):
+    """The record, the checkpoint, --resume and predict know of one run."""
+    x, y = waves(30)
+    np.savez(tmp_path / "mine.npz", sequences=x, labels=y)
+    record, path = train(tmp_path / "mine.npz", tmp_path)
+    assert record["config"]["model"]["members"] == 4
+    model = load_trained(str(path), tmp_path / "results")
+    assert len(model.model.members) == 4
+    assert record["parameters"] == 4 * model.model.members[0].count_parameters()
+    again, _ = train(tmp_path / "mine.npz", tmp_path, "--resume")
+    assert again["epochs"] == record["epochs"]
+    one, _ = train(tmp_path / "mine.npz", tmp_path, "--set", "model.members=1")
+    assert one["parameters"] * 4 == record["parameters"]

@@ -209,6 +209,39 @@ def test_csv_sequences(tmp_path):
     assert found == {(1, 2, 3): "up", (3, 2): "down", (4,): "up", (2, 1, 0): "down"}
 
 
+def test_numbers_to_predict(tmp_path, sequences):
+    targets = np.random.default_rng(1).normal(size=(N, 2))
+    data = load(write_npz(tmp_path, sequences=sequences, targets=targets), stratify=True)
+    assert (data.task, data.output_size, data.classes) == ("regress", 2, ())
+    known = {tuple(s.astype("f4").ravel()): y for s, y in zip(sequences, targets, strict=True)}
+    for part in (data.train, data.test):
+        for x, y in zip(part.inputs, part.targets, strict=True):
+            np.testing.assert_allclose(known[tuple(x.ravel().numpy())], y, rtol=1e-6)
+    assert (len(data.train), len(data.test)) == (8, 2)
+    text = "1,2,{}\n0.5,1,2.25\n1.5,,-1e3\n0.5,2,7\n"
+    for name, options in (("target", {}), ("age", {"target": "age"})):
+        table = load(write_csv(tmp_path, text.format(name)), test=0.3, **options)
+        assert table.train.targets.shape == (2, 1)
+        found = [*table.train.targets.flatten().tolist(), *table.test.targets.flatten().tolist()]
+        assert sorted(found) == [-1000, 2.25, 7]
+        assert table.reading.label == name
+    series = load(write_csv(tmp_path, "target\n" + "1\n2\n" * 400), column="target")
+    assert series.task == "predict"
+
+
+def test_parts_with_other_answers(tmp_path, sequences):
+    parts = {"train_sequences": sequences, "test_sequences": sequences[:3]}
+    targets = {"train_targets": np.arange(N) / 2, "test_targets": np.arange(3) / 2}
+    data = load(write_npz(tmp_path, **parts, **targets))
+    assert data.test.targets.tolist() == [[0.0], [0.5], [1.0]]
+    for other, problem in (
+        ({"test_labels": LABELS[:3]}, "has targets, and its test part has labels; give both the"),
+        ({"test_targets": np.zeros((3, 2))}, "has 1 targets per sequence, and its test part has 2"),
+    ):
+        with pytest.raises(DataError, match=problem):
+            load(write_npz(tmp_path, **parts, train_targets=targets["train_targets"], **other))
+
+
 @pytest.mark.parametrize("header", ["value\n", "\ufeffvalue\r\n", ""])
 def test_csv_series(tmp_path, header):
     text = header + "\n".join(str(i) for i in range(50))
@@ -294,7 +327,7 @@ class Evil:
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"x": np.zeros(3)}, "holds x; expected sequences and labels .classify., or series"),
+        ({"x": np.zeros(3)}, "holds x; expected sequences and labels .classify. or targets"),
         ({"sequences": np.zeros((3, 4))}, "expected sequences and labels"),
         ({"sequences": np.zeros(3), "labels": np.zeros(3)}, r"got \(3,\) and \(3,\)"),
         ({"sequences": np.zeros((3, 4)), "labels": np.zeros(2)}, r"got \(3, 4\) and \(2,\)"),
@@ -323,6 +356,20 @@ class Evil:
         (
             {"sequences": np.array([["a"], ["b"]]), "labels": np.arange(2)},
             "sequences must hold numbers, got <U1",
+        ),
+        (
+            {"sequences": np.zeros((2, 4)), "labels": np.arange(2), "targets": np.arange(2)},
+            "has labels and targets; leave one of them out",
+        ),
+        ({"sequences": np.zeros((3, 4)), "targets": np.zeros(2)}, r"got \(3, 4\) and \(2,\)"),
+        ({"sequences": np.zeros((3, 4)), "targets": np.full(3, 2.5)}, "all targets are 2.5; there"),
+        (
+            {"sequences": np.zeros((2, 4)), "targets": np.array([1, np.nan])},
+            r"value at \[1, 0\] is",
+        ),
+        (
+            {"sequences": np.zeros((1, 4)), "targets": np.zeros((1, 1, 1))},
+            r"must be \(N,\) or \(N, ",
         ),
         ({"series": np.zeros((2, 2, 2))}, r"a series must be \(T,\) or \(T, C\)"),
         ({"series": np.zeros(0)}, r"a series must be .* got the shape \(0,\)"),
@@ -373,6 +420,10 @@ def test_bad_npz(tmp_path, capsys, arrays, message):
         (",a\n0,1\n1,2\n", "column 1 has no name"),
         ("Label,1\n0,1\n1,2\n", "has a column 'Label'; call it label, or give data.label=Label"),
         ("label,1\na,1\n,2\n", "row 2 has no label"),
+        ("Target,1\n0,1\n1,2\n", "has a column 'Target'; call it target, or give data.target=T"),
+        ("label,target,1\na,0,1\nb,1,2\n", "has the columns label and target; delete one of them"),
+        ("target,1\n0.5,1\nmuch,2\n", "row 2, column 'target' is 'much', not a finite number"),
+        ("target,1\n0.5,1\n,2\n", "row 2, column 'target' is empty"),
         ("label,1\n0.5,1\n1,2\n", "labels must be whole numbers or names, got 0.5"),
         ("label,1\n1,1\n1.0,2\n", "the labels 1 and 1.0 are the same number"),
         ('value\n"1\n2\n', "line 3 is not CSV"),

@@ -155,7 +155,7 @@ def test_a_model_that_diverged_prints_no_nan(tmp_path, checkpoint):
     from torchfru.training.trained import load_trained, predict_file
 
     saved = load_trained(str(checkpoint), tmp_path)
-    saved.model.head.bias.data.fill_(float("nan"))
+    saved.model.members[0].head.bias.data.fill_(float("nan"))
     np.savez(tmp_path / "x.npz", sequences=np.ones((1, 3)))
     with pytest.raises(ValueError, match="output is not finite"):
         predict_file(saved, tmp_path / "x.npz")

@@ -25,6 +25,7 @@ from torchfru.training.checkpoint import Checkpoint
 from torchfru.training.trained import load_trained, predict_file
 
 FAST = {"max_steps": 40, "settings": ("training.epochs=2", "training.lr=0.01"), "random_state": 0}
+FAST |= {"n_models": 1}
 SMALLER = ("model.num_freqs=8", "model.freq_dim=4", "model.window_size=8")
 
 
@@ -49,8 +50,12 @@ SUBSET = "float32 sums of a batch depend on its size: answers differ by less tha
 @pytest.mark.parametrize(
     "estimator",
     [
-        FRUClassifier(max_steps=15, settings=("training.epochs=1", "training.lr=0.02", *SMALLER)),
-        FRURegressor(max_steps=30, settings=("training.epochs=1", "training.lr=0.01")),
+        FRUClassifier(
+            max_steps=15,
+            n_models=1,
+            settings=("training.epochs=1", "training.lr=0.02", *SMALLER),
+        ),
+        FRURegressor(max_steps=30, n_models=2, settings=("training.epochs=1", "training.lr=0.01")),
     ],
 )
 def test_scikit_learn_s_own_checks(estimator):
@@ -176,6 +181,35 @@ def test_pickles_and_files(tmp_path, fitted):
     assert [row["class"] for row in answers] == fitted.predict(x).tolist()
 
 
+@pytest.mark.parametrize("kind", [FRUClassifier, FRURegressor])
+def test_several_models_answer_together(tmp_path, kind):
+    x, names, speed = waves()
+    y = names if kind is FRUClassifier else speed
+    model = kind(**FAST | {"n_models": 3, "max_steps": 10}).fit(x, y)
+    members = model.model_.model.members
+    assert len(members) == 3
+    scaling = model.model_.data.scaling
+    inputs = torch.from_numpy((x - scaling.mean) / scaling.std).float()
+    with torch.no_grad():
+        each = torch.stack([one(inputs) for one in members]).double()
+    assert each.std(0).min() > 0  # they differ
+    if kind is FRUClassifier:
+        expected, found = each.softmax(-1).mean(0).numpy(), model.predict_proba(x)
+    else:
+        target = model.model_.data.target_scaling
+        expected = each.mean(0)[:, 0].numpy() * target.std + target.mean
+        found = model.predict(x)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    model.save(tmp_path / "m.safetensors")
+    again = kind.load(tmp_path / "m.safetensors")
+    assert (again.predict(x) == model.predict(x)).all()
+    assert again.n_models == 3
+    output = model.model_.model.stream(40)  # the answer at each step, for all sequences
+    for step in inputs.unbind(1):
+        last = output(step)
+    np.testing.assert_allclose(last, model.model_.model(inputs).detach(), atol=1e-4)
+
+
 def test_numbers_come_back_from_files(tmp_path):
     x, _, speed = waves()
     model = FRURegressor(**FAST).fit(x, speed)
@@ -287,6 +321,7 @@ def test_what_can_be_classified_all_the_same():
     [
         ({"layer": "lstmm"}, "there is no layer 'lstmm'; did you mean 'lstm'"),
         ({"layout": "first"}, "layout must be one of channels_last, channels_first; got 'first'"),
+        ({"n_models": 0}, "model.members must be greater than 0, got 0"),
         ({"max_steps": 0}, "training.steps must be greater than 0, got 0"),
         ({"validation": 1.0}, r"data.validation must be within \[0, 1\), got 1.0"),
         ({"settings": ["training.lrr=1"]}, "did you mean 'training.lr'"),

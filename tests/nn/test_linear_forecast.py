@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
+from benchmarks.series import AIRLINE
+from torchfru.data.windows import Windows
 from torchfru.nn import NaiveForecast
-from torchfru.nn.linear_forecast import Choice, Mixture, Moments, best_ridge, iterate, mix_forecasts
+from torchfru.nn.linear_forecast import (
+    Choice,
+    Mixture,
+    Moments,
+    best_of,
+    iterate,
+    mix_forecasts,
+    plain_forecasts,
+)
 
 
 def windows(n: int = 1, count: int = 80, width: int = 6, horizon: int = 3, seed: int = 0):
@@ -85,17 +96,34 @@ def test_iterating_is_forecasting_one_step_again_and_again():
     torch.testing.assert_close(block.after(x, ends), torch.cat(steps, 1))
 
 
+def folds_of(series):
+    values = np.array(series, float)
+    values = (values - values.mean()) / values.std()
+    parts = Windows.over([values[:, None]], width=24, horizon=12).folds()
+    return [(Moments.of(a.blocks()), Moments.of(b.blocks())) for a, b in parts]
+
+
+def total(mixture, folds):
+    return sum(judged.total(*mixture.fit(learned, 12)) for learned, judged in folds)
+
+
 def test_much_to_judge_by_chooses_one_and_little_mixes():
-    x, y = windows(count=200)
-    folds = [(Moments.of([(x[:120], y[:120])]), Moments.of([(x[120:], y[120:])]))]
-    few, many = (mix_forecasts(folds, 3, 6, [3], independent) for independent in (1.0, 1e6))
-    assert len(few.choices) > 10 * len(many.choices)
+    folds = folds_of(AIRLINE)
+    few, many = (mix_forecasts(folds, 12, 24, [12], independent) for independent in (6.0, 1e6))
+    assert len(few.choices) > 3 * len(many.choices)
     for mixture in (few, many):
         assert sum(mixture.weights) == pytest.approx(1.0)
         assert mixture.weights[0] == max(mixture.weights)
-    learned, judged = folds[0]
-    ridge = best_ridge(folds, 3, 6)
-    assert judged.total(*many.fit(learned, 3)) <= 1.0001 * judged.total(*ridge.fit(learned, 3))
+        plain = [best_of(each, folds, 12) for each in plain_forecasts(24, [12]).values()]
+        assert total(mixture, folds) < 0.8 * min(total(one, folds) for one in plain)
+
+
+def test_a_mixture_that_is_not_clearly_better_is_the_best_plain_forecast():
+    """In a random walk there is nothing to gain by chance."""
+    folds = folds_of(np.random.default_rng(0).normal(size=120).cumsum())
+    mixture = mix_forecasts(folds, 12, 24, [12], 6.0)
+    plain = [best_of(each, folds, 12) for each in plain_forecasts(24, [12]).values()]
+    assert mixture == min(plain, key=lambda one: total(one, folds))
 
 
 def test_no_windows_are_one_line():

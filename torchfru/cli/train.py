@@ -73,8 +73,9 @@ def train(
     and CSV) are in checkpoints/, beside RESULTS. A run that was stopped or killed continues
     with --resume.
 
-    A file of labelled sequences gets settings that follow its sizes: inputs scaled by the training
-    part, a budget of steps, the recipe's model.
+    A file of sequences with labels or numeric targets gets settings that follow its sizes: inputs
+    scaled by the training part, a budget of steps, the recipe's model, several of them for little
+    data.
 
     Example: torchfru train mine.csv --model fru --seed 1 --set training.lr=0.01
     """

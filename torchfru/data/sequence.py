@@ -59,7 +59,7 @@ class Reading:
     """How a user's table was read, so that ``predict`` reads the next one the same way.
 
     Attributes:
-        label: the column of the labels.
+        label: the column of the labels, or of the targets.
         column: the one column that is the series, if one was chosen.
         columns: the columns of values, in order; empty if the file was no table.
     """

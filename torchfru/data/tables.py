@@ -27,6 +27,7 @@ LARGEST = float(np.finfo(np.float32).max)
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 DECIMAL_COMMA = re.compile(r"\s*[+-]?(\d+,\d*|,\d+)([eE][+-]?\d+)?\s*", re.ASCII)
 LONGEST_LINE = 1 << 20  # characters that are looked at for the mark between columns
+NOT_LABELS = "labels must be whole numbers or names"
 MISSING = ("", "na", "n/a", "nan", "null", "none")
 
 Row = Sequence[Any]
@@ -307,14 +308,14 @@ class Labels:
         if isinstance(label, str | int) and "\ufffd" not in str(label):
             return str(label)
         shown = printable(repr(label))
-        raise DataError(f"{self.path}: labels must be whole numbers or names, got {shown}")
+        raise DataError(f"{self.path}: {NOT_LABELS}, got {shown}")
 
     def _whole_numbers(self, names: list[str]) -> list[Decimal]:
         known: dict[Decimal, str] = {}
         for name in names:
             number = Decimal(name)
             if number != number.to_integral_value():
-                raise DataError(f"{self.path}: labels must be whole numbers or names, got {name}")
+                raise DataError(f"{self.path}: {NOT_LABELS}, got {name}; call numbers target")
             if number in known:
                 raise DataError(
                     f"{self.path}: the labels {known[number]} and {name} are the same number; "

@@ -1,14 +1,15 @@
-"""A user's file: sequences with labels, or one series, from .npz, .csv or .parquet.
+"""A user's file: sequences with answers, or one series, from .npz, .csv or .parquet.
 
-Sequences with labels are to be classified; a series is to be forecast, a step or more ahead.
+Sequences with labels are to be classified, and those with targets have a number each that is to be
+predicted; a series is to be forecast, a step or more ahead.
 
-    .npz      ``sequences`` (N, L) or (N, L, C), ``labels`` (N,) and, if they differ,
-              ``lengths`` (N,), or two parts of them: ``train_sequences``, ``test_sequences`` and
-              so on; or else ``series`` (T,) or (T, C)
-    .csv,     a column ``label``: a row is a sequence, the other columns its values in order,
-    .parquet  empty ones at the end of a shorter sequence; without it: a row is a step of a
-              series, a column a channel. A parquet file may also have, besides ``label``, one
-              column of lists.
+    .npz      ``sequences`` (N, L) or (N, L, C), ``labels`` (N,) or ``targets`` (N,) or (N, n_out)
+              and, if they differ, ``lengths`` (N,), or two parts of them: ``train_sequences``,
+              ``test_sequences`` and so on; or else ``series`` (T,) or (T, C)
+    .csv,     a column ``label`` or ``target``: a row is a sequence, the other columns its values
+    .parquet  in order, empty ones at the end of a shorter sequence; without it: a row is a step of
+              a series, a column a channel. A parquet file may also have, besides ``label`` or
+              ``target``, one column of lists.
 
 Training and predicting read files with the same functions.
 """
@@ -65,12 +66,21 @@ class Content(NamedTuple):
     labels: Array | None = None  # (N,) of class numbers
     classes: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
+    targets: Array | None = None  # (N, n_out) of numbers
+
+    @property
+    def answers(self) -> Array:
+        """The labels, or the targets."""
+        found = self.labels if self.targets is None else self.targets
+        assert found is not None
+        return found
 
 
 def user_file(
     path: Path,
     *,
     label: str | None = None,
+    target: str | None = None,
     column: str | None = None,
     length: int | None = None,
     horizon: int | None = None,
@@ -83,6 +93,7 @@ def user_file(
 
     Args:
         label: the column of the labels, in a table; default: ``label``, if there is one.
+        target: the column of the numbers to predict; default: ``target``, if there is one.
         column: the one column of a table that is the series; default: all of them.
         length: the window in which a series is read; default: 100, or with a horizon by the season
             and the length of the series.
@@ -94,12 +105,15 @@ def user_file(
     """
     require_count("length", 1 if length is None else length)
     require_count("horizon", 1 if horizon is None else horizon)
-    if label is not None and column is not None:
-        raise ValueError("label is for sequences and column for a series: give only one of them")
+    if sum(name is not None for name in (label, target, column)) > 1:
+        raise ValueError(
+            "label and target are for sequences and column for a series: give only one of them"
+        )
     require_file(path, SUFFIXES)
     checksums = {path.name: file_digest(path)}
-    found, apart = _read(path, label, column)
-    reading = Reading(label or "label", column, found.columns)
+    found, apart = _read(path, label, target, column)
+    answers = "label" if found.targets is None else "target"
+    reading = Reading(label or target or answers, column, found.columns)
     if found.lengths is None:
         if test_file is not None:
             raise ValueError(f"{path}: test_file is for sequences; the end of a series is its test")
@@ -111,16 +125,16 @@ def user_file(
         other = Path(test_file).expanduser()
         require_file(other, SUFFIXES)
         checksums |= {f"test: {other.name}": file_digest(other)}
-        one, two = _read(other, label, column)
+        one, two = _read(other, label, target, column)
         apart = two or one
     parts = _parts_apart(path, found, apart) if apart else _parts(path, found, test, stratify, seed)
     return SequenceData(
         name=path.stem,
-        task="classify",
+        task="classify" if found.targets is None else "regress",
         train=parts[0],
         test=parts[1],
         input_size=found.values.shape[2],
-        output_size=len(found.classes),
+        output_size=len(found.classes) if found.targets is None else found.targets.shape[1],
         seq_len=max(part.inputs.shape[1] for part in parts),
         checksums=checksums,
         classes=found.classes,
@@ -145,13 +159,15 @@ def _forecast_block(
     return forecast_data(path.stem, series, **sizes, **more)
 
 
-def _read(path: Path, label: str | None, column: str | None) -> tuple[Content, Content | None]:
+def _read(
+    path: Path, label: str | None, target: str | None, column: str | None
+) -> tuple[Content, Content | None]:
     """The content of a file, and that of its test part if it has one."""
     if path.suffix != ".npz":
         with open_table(path) as table:
-            return _from_table(table, label, column), None
-    if label is not None or column is not None:
-        raise ValueError(f"{path}: label and column are for tables; an .npz has neither")
+            return _from_table(table, label, target, column), None
+    if label is not None or target is not None or column is not None:
+        raise ValueError(f"{path}: label, target and column are for tables; an .npz has none")
     with open_npz(path) as arrays:
         if "series" in arrays.members:
             return _npz_series(arrays), None
@@ -163,8 +179,8 @@ def _read(path: Path, label: str | None, column: str | None) -> tuple[Content, C
 def read_inputs(path: Path, spec: DataSpec) -> Split:
     """The sequences of a file to predict from, read and scaled as the data of ``spec`` were.
 
-    Labels are ignored, and of an .npz with two parts the test part is read. A model that forecasts
-    reads the last steps of a longer series.
+    Labels and targets are ignored, and of an .npz with two parts the test part is read. A model
+    that forecasts reads the last steps of a longer series.
     """
     require_file(path, SUFFIXES)
     forecasts = spec.forecasts
@@ -271,26 +287,22 @@ def _npz_series(arrays: Npz) -> Content:
 def _npz_sequences(arrays: Npz, prefix: str = "", labelled: bool = True) -> Content:
     """The sequences of a file, or of its part with this prefix, such as ``test_``."""
     path, names = arrays.path, list(arrays.members)
-    if f"{prefix}sequences" not in names or (labelled and f"{prefix}labels" not in names):
+    labels, targets = _npz_answers(arrays, prefix) if labelled else (None, None)
+    if f"{prefix}sequences" not in names or (labelled and labels is None and targets is None):
+        answers = f" and {prefix}labels (classify) or {prefix}targets (regress)" if labelled else ""
         raise DataError(
             f"{path}: holds {printable(', '.join(names[:10])) or 'nothing'}; expected "
-            f"{prefix}sequences"
-            + (
-                f" and {prefix}labels (classify), or series (forecast)"
-                if labelled
-                else ", or series"
-            )
+            f"{prefix}sequences{answers}, or series{' (forecast)' if labelled else ''}"
         )
-    labels = (
-        arrays.values(f"{prefix}labels", "iufbUS", "whole numbers or names") if labelled else None
-    )
     values = arrays.numbers(f"{prefix}sequences", np.float32)
-    if values.ndim not in (2, 3) or (labels is not None and labels.shape != values.shape[:1]):
-        got = values.shape if labels is None else f"{values.shape} and {labels.shape}"
-        raise DataError(
-            f"{path}: sequences must be (N, L) or (N, L, C)"
-            f"{'' if labels is None else ' and labels (N,)'}, got {got}"
+    count = values.shape[:1] if labels is None else labels.shape
+    count = count if targets is None else targets.shape[:1]
+    if values.ndim not in (2, 3) or count != values.shape[:1]:
+        kind = (
+            "" if not labelled else " and labels (N,)" if targets is None else " and targets (N,)"
         )
+        got = f"{values.shape} and {count}" if labelled else values.shape
+        raise DataError(f"{path}: sequences must be (N, L) or (N, L, C){kind}, got {got}")
     if not values.size:
         raise DataError(f"{path}: holds no sequences, or empty ones, of the shape {values.shape}")
     n, steps = values.shape[:2]
@@ -305,10 +317,29 @@ def _npz_sequences(arrays: Npz, prefix: str = "", labelled: bool = True) -> Cont
         values[np.arange(steps) >= lengths[:, None]] = 0  # padding may hold anything
     _check_finite(path, values)
     if labels is None:
-        return Content(values, lengths)
+        return Content(values, lengths, targets=targets)
     found = Labels(path)
     found.add((labels.astype(np.int64) if labels.dtype.kind == "b" else labels).tolist())
     return Content(values, lengths, *found.classes())
+
+
+def _npz_answers(arrays: Npz, prefix: str) -> tuple[Array | None, Array | None]:
+    """The labels (N,), or the targets (N, n_out), as far as they are there."""
+    names = [f"{prefix}{kind}" for kind in ("labels", "targets")]
+    if all(name in arrays.members for name in names):
+        raise DataError(f"{arrays.path}: has labels and targets; leave one of them out")
+    if names[0] in arrays.members:
+        return arrays.values(names[0], "iufbUS", "whole numbers or names"), None
+    if names[1] not in arrays.members:
+        return None, None
+    targets = arrays.numbers(names[1], np.float64)
+    if targets.ndim not in (1, 2) or not targets.size:
+        raise DataError(
+            f"{arrays.path}: {names[1]} must be (N,) or (N, n_out), got the shape {targets.shape}"
+        )
+    targets = targets.reshape(len(targets), -1)
+    _check_finite(arrays.path, targets)
+    return None, targets
 
 
 def _check_finite(path: Path, values: Array) -> None:
@@ -327,22 +358,29 @@ def _check_finite(path: Path, values: Array) -> None:
 # Tables ----------------------------------------------------------------------------------
 
 
-def _from_table(table: Table, label: str | None, column: str | None) -> Content:
+def _from_table(table: Table, label: str | None, target: str | None, column: str | None) -> Content:
     path, names = table.path, table.names
-    for name in (label, column):
+    for name in (label, target, column):
         if name is not None and name not in names:
             raise DataError(f"{path}: no column {name!r}; {did_you_mean(name, names)}")
     if column is not None:
         return _table_series(table, (column,))
-    near = [name for name in names if name.lower() in ("label", "labels")]
-    if label is None and near and "label" not in names:
-        raise DataError(
-            f"{path}: has a column {near[0]!r}; call it label, or give data.label={near[0]}"
-        )
-    label = label or "label"
-    if label not in names:
+    if label is None and target is None:
+        for usual in ("label", "target"):
+            near = [name for name in names if name.lower() in (usual, f"{usual}s")]
+            if near and usual not in names:
+                raise DataError(
+                    f"{path}: has a column {near[0]!r}; call it {usual}, or give "
+                    f"data.{usual}={near[0]}"
+                )
+        if "label" in names and "target" in names:
+            raise DataError(f"{path}: has the columns label and target; delete one of them")
+        label, target = (usual if usual in names else None for usual in ("label", "target"))
+    answer = label or target
+    if answer is None:
         return _table_series(table, names)
-    return _table_sequences(table, tuple(name for name in names if name != label), label)
+    columns = tuple(name for name in names if name != answer)
+    return _table_sequences(table, columns, answer, numeric=label is None)
 
 
 def _table_series(table: Table, columns: tuple[str, ...]) -> Content:
@@ -356,20 +394,27 @@ def _table_series(table: Table, columns: tuple[str, ...]) -> Content:
     return Content(values, columns=columns)
 
 
-def _table_sequences(table: Table, columns: tuple[str, ...], label: str | None = None) -> Content:
-    """A sequence per row: its cells up to the empty ones at the end, or the list in its cell."""
+def _table_sequences(
+    table: Table, columns: tuple[str, ...], answer: str | None = None, numeric: bool = False
+) -> Content:
+    """A sequence per row: its cells up to the empty ones at the end, or the list in its cell.
+
+    The column ``answer`` has the labels, or the numeric targets.
+    """
     path = table.path
     if not columns:
         raise DataError(f"{path}: the table has no columns of values")
     lists = len(columns) == 1 and columns[0] in table.lists
-    content, ends, labels = bytearray(), array("q"), Labels(path)
-    for rows in table.select(columns if label is None else (*columns, label)):
+    content, ends, labels, targets = bytearray(), array("q"), Labels(path), bytearray()
+    for rows in table.select(columns if answer is None else (*columns, answer)):
         cut = _listed if lists else _trimmed
         done = len(ends)
         cells = [cut(path, done + i + 1, row[: len(columns)]) for i, row in enumerate(rows)]
         content += to_numbers(path, () if lists else columns, done, cells).astype("f4").data
         ends.extend(map(len, cells))
-        if label is not None:
+        if answer is not None and numeric:
+            targets += to_numbers(path, (answer,), done, [row[-1:] for row in rows]).data
+        elif answer is not None:
             labels.add(row[-1].strip() if isinstance(row[-1], str) else row[-1] for row in rows)
     if not ends:
         raise DataError(f"{path}: the table has no rows; give it a row for each sequence")
@@ -380,7 +425,10 @@ def _table_sequences(table: Table, columns: tuple[str, ...], label: str | None =
         padded[np.arange(steps) < lengths[:, None]] = flat
         flat = padded
     values = flat.reshape(n, steps, 1)
-    codes, classes = (None, ()) if label is None else labels.classes()
+    if numeric:
+        numbers = np.frombuffer(targets, np.float64)[:, None]  # (N, 1)
+        return Content(values, lengths, columns=columns, targets=numbers)
+    codes, classes = (None, ()) if answer is None else labels.classes()
     return Content(values, lengths, codes, classes, columns)
 
 
@@ -406,29 +454,30 @@ def _listed(path: Path, number: int, row: Row) -> Row:
 
 def _parts(path: Path, found: Content, test: float, stratify: bool, seed: int) -> list[Split]:
     """A part to train on and one to test on, drawn at random."""
-    values, lengths, labels = found.values, found.lengths, found.labels
+    values, lengths, answers = found.values, found.lengths, found.answers
     assert lengths is not None
-    assert labels is not None
-    if len(labels) < 2:
-        raise DataError(f"{path}: {len(labels)} sequences; training and test need at least 2")
-    _require_classes(path, found)
-    rng, size = generator(seed), train_size(len(labels), test)
-    order = shuffled(len(labels), rng)
-    if stratify:
-        held = held_out(labels, test, rng)[order]
+    if len(answers) < 2:
+        raise DataError(f"{path}: {len(answers)} sequences; training and test need at least 2")
+    _require_different(path, found)
+    rng, size = generator(seed), train_size(len(answers), test)
+    order = shuffled(len(answers), rng)
+    if stratify and found.targets is None:
+        held = held_out(answers, test, rng)[order]
         order, size = np.concatenate([order[~held], order[held]]), int((~held).sum())
     flat = values.reshape(len(values), -1)
     width = max(1, BLOCK_BYTES // (flat.itemsize * len(flat)))
     for first in range(0, flat.shape[1], width):  # in place, to save memory
         flat[:, first : first + width] = flat[order, first : first + width]
-    whole = _split(values, lengths[order], labels[order])
+    whole = _split(values, lengths[order], answers[order])
     return [whole[:size], whole[size:]]
 
 
 def _parts_apart(path: Path, train: Content, test: Content) -> list[Split]:
     """The two parts as a file, or two of them, have them."""
-    _require_classes(path, train)
-    assert test.labels is not None
+    _require_different(path, train)
+    if (train.targets is None) != (test.targets is None):
+        one, other = ("labels", "targets")[:: 1 if train.targets is None else -1]
+        raise DataError(f"{path}: has {one}, and its test part has {other}; give both the same")
     known = {name: code for code, name in enumerate(train.classes)}
     for name in test.classes:
         if name not in known:
@@ -441,25 +490,37 @@ def _parts_apart(path: Path, train: Content, test: Content) -> list[Split]:
             f"{path}: has {train.values.shape[2]} features per step, and its test part has "
             f"{test.values.shape[2]}"
         )
-    codes = np.array([known[name] for name in test.classes])[test.labels]
+    answers = test.answers
+    if train.targets is None:
+        answers = np.array([known[name] for name in test.classes])[answers]
+    elif train.targets.shape[1] != answers.shape[1]:
+        raise DataError(
+            f"{path}: has {train.targets.shape[1]} targets per sequence, and its test part has "
+            f"{answers.shape[1]}"
+        )
     return [
-        _split(train.values, train.lengths, train.labels),
-        _split(test.values, test.lengths, codes),
+        _split(train.values, train.lengths, train.answers),
+        _split(test.values, test.lengths, answers),
     ]
 
 
-def _require_classes(path: Path, found: Content) -> None:
-    if len(found.classes) < 2:
+def _require_different(path: Path, found: Content) -> None:
+    """Refuse answers that are all alike: there is nothing to learn."""
+    if found.targets is not None:
+        if (found.targets == found.targets[0]).all():
+            same = ", ".join(f"{value:g}" for value in found.targets[0])
+            raise DataError(f"{path}: all targets are {same}; there is nothing to learn")
+    elif len(found.classes) < 2:
         raise DataError(
             f"{path}: all labels are {printable(found.classes[0])}; to classify takes at least 2 "
             "classes"
         )
 
 
-def _split(values: Array, lengths: Array | None, labels: Array | None) -> Split:
+def _split(values: Array, lengths: Array | None, answers: Array) -> Split:
     assert lengths is not None
-    assert labels is not None
-    return Split(floats(values), integers(labels), _if_ragged(lengths, values.shape[1]))
+    targets = floats(answers) if answers.dtype.kind == "f" else integers(answers)
+    return Split(floats(values), targets, _if_ragged(lengths, values.shape[1]))
 
 
 def _if_ragged(lengths: Array, steps: int) -> Tensor | None:

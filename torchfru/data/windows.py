@@ -15,6 +15,7 @@ from .sequence import Scaling, SequenceData, Split
 
 BLOCK = 2048  # windows gathered at once
 FOLDS, FOLD_SHARE, FOLD_WINDOWS = 3, 0.1, 8  # to judge by, with so many to learn from at least
+FEW = 50  # independent windows: with less there are twice as many folds
 MOST_JUDGED = 4096  # windows held back: neighbours tell little new
 LONGEST_ACF = 100_000  # values of a series that are searched for a season
 LONGEST_SEASON = WIDEST = 500  # steps; with a wider window linear forecasts take long
@@ -132,11 +133,15 @@ class Windows(Split):
         """Every so manyth window of each series."""
         return Windows(self.values, self.spans, *self.sizes, step)
 
-    def folds(self, count: int = FOLDS, share: float = FOLD_SHARE) -> list[tuple[Windows, Windows]]:
+    def folds(
+        self, count: int | None = None, share: float = FOLD_SHARE
+    ) -> list[tuple[Windows, Windows]]:
         """Pairs of windows to learn from and the next ones to judge by, the latest last.
 
         Those to judge by forecast two shares, so that their ends are in all parts of a season.
         """
+        if count is None:
+            count = FOLDS if self.independent >= FEW else 2 * FOLDS
         pairs = []
         for back in range(count + 1, 1, -1):
             learned, judged = self._within(share, None, back), self._within(share, back, back - 2)

@@ -15,8 +15,8 @@ from ..data import Scaling
 from ..data.arrays import Array, require_count
 from ..data.windows import BLOCK, Windows
 from ..io import replacing
-from ..nn import SequenceModel
-from ..nn.linear_forecast import Choice, Mixture, Moments, best_ridge
+from ..nn import AnyModel
+from ..nn.linear_forecast import Moments, best_of, plain_forecasts
 from ..training.forecast import forecast, moments_of, quantile_offsets, spread
 
 SHOWN = 4  # forecasts in a picture
@@ -99,7 +99,7 @@ class Backtest:
 
 
 def run_backtest(
-    model: SequenceModel,
+    model: AnyModel,
     windows: Windows,
     test: float,
     step: int,
@@ -163,12 +163,12 @@ class _Sums:
 def _others(learned: Windows, season: int) -> dict[str, tuple[Tensor, Tensor]]:
     """Weights and biases of the forecasts beside the model, learned from the part before."""
     width, horizon, _ = learned.sizes
-    mixtures = {"last value": Mixture((Choice("last"),), (1.0,))}
-    if 1 < season <= width:
-        mixtures["season before"] = Mixture((Choice("seasonal", season),), (1.0,))
-    mixtures["ridge"] = best_ridge(moments_of(learned), horizon, width)
-    moments = Moments.of(learned.blocks())
-    return {name: one.fit(moments, horizon) for name, one in mixtures.items()}
+    folds, moments = moments_of(learned), Moments.of(learned.blocks())
+    return {
+        name: best_of(choices, folds, horizon).fit(moments, horizon)
+        for name, choices in plain_forecasts(width, [season]).items()
+        if choices
+    }
 
 
 def _apply(known: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -193,7 +193,7 @@ def _bounds(
 
 
 def _examples(
-    model: SequenceModel,
+    model: AnyModel,
     windows: Windows,
     errors: Mapping[str, Sequence[float]],
     level: float,

@@ -53,8 +53,9 @@ MODES = ("independent", "joint")
 class FRUForecaster(SequenceEstimator):
     """Forecast series with a Fourier Recurrent Unit that starts from the best linear forecasts.
 
-    The last part of the series judges naive forecasts and ridge regressions; their mixture,
-    weighted by these errors, is the start. A network learns what is left. Its weights are kept only
+    The last parts of the series judge naive forecasts and ridge regressions; their mixture,
+    weighted by these errors, is the start, or the best plain one of them if the mixture is not
+    clearly better. A network learns what is left. Its weights are kept only
     where they lower the error on the held-back part by 1 %, or more where that part is short: a
     forecast is never worse there than the start, and ``kept_naive_`` says whether it is the start.
 

@@ -51,6 +51,8 @@ class SequenceEstimator(BaseEstimator):
             and training.
         max_steps: of the optimizer; None: by the size of the data.
         max_minutes: stop after the epoch that exceeds this; there are 30 of equally many steps.
+        n_models: how many models are trained, each from its own weights, to answer together: with
+            the mean of their probabilities, or of their numbers; None: by the size of the data.
         hidden_size: features of the read-out; None: by the size of the data.
         validation: the share of the training data that is held out, balanced by class, to keep the
             weights that do best on it; None: by the size of the data.
@@ -63,7 +65,8 @@ class SequenceEstimator(BaseEstimator):
         random_state: the seed of weights, order and dropout.
 
     Attributes:
-        model_: the trained model, and the description of its data.
+        model_: the trained model, and the description of its data; with several models a
+            :class:`~torchfru.nn.Committee`.
         record_: the run's record: settings, versions, and the measures of each epoch.
         n_features_in_: steps of a sequence, or of the longest.
         n_iter_: epochs that were trained.
@@ -81,6 +84,7 @@ class SequenceEstimator(BaseEstimator):
         layer: str = "fru",
         max_steps: int | None = None,
         max_minutes: float | None = None,
+        n_models: int | None = None,
         hidden_size: int | None = None,
         validation: float | None = None,
         settings: Any = (),
@@ -93,6 +97,7 @@ class SequenceEstimator(BaseEstimator):
         self.layer = layer
         self.max_steps = max_steps
         self.max_minutes = max_minutes
+        self.n_models = n_models
         self.hidden_size = hidden_size
         self.validation = validation
         self.settings = settings
@@ -168,7 +173,11 @@ class SequenceEstimator(BaseEstimator):
             hint = did_you_mean(str(self.layer), MODELS)
             raise ValueError(f"{self._name}: there is no layer {self.layer!r}; {hint}")
         config = automatic(data, self.layer, max_steps=self.max_steps, validation=self.validation)
-        given = {"training.max_minutes": self.max_minutes, "model.hidden_size": self.hidden_size}
+        given = {
+            "training.max_minutes": self.max_minutes,
+            "model.members": self.n_models,
+            "model.hidden_size": self.hidden_size,
+        }
         chosen = [f"{name}={value}" for name, value in given.items() if value is not None]
         return override(config, [*chosen, *self.settings])
 

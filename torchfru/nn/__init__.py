@@ -1,5 +1,6 @@
 """Recurrent layers and cells, whole models made of them, and networks of many layers."""
 
+from .committee import AnyModel, Committee
 from .depth import FourierConv2d, FourierMLP
 from .forecast import NaiveForecast
 from .fru import FRU, FRUCell
@@ -13,7 +14,9 @@ __all__ = [
     "FRU",
     "LAYERS",
     "SRU",
+    "AnyModel",
     "CausalWindow",
+    "Committee",
     "EnergyReadout",
     "FRUCell",
     "FourierConv2d",

@@ -13,7 +13,7 @@ from torch import Tensor
 from .forecast import NaiveForecast
 
 PENALTIES = (1e-3, 1e-2, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # relative to the mean variance
-LEAST_POWER = 4.0  # of a mixture's weights: with less the poor forecasts count too much
+POWERS = (4.0, 8.0, 16.0, 32.0)  # of a mixture's weights, at least: with less, poor ones count
 LIGHT = 1e-3  # the weight, relative to the largest, below which a forecast is left out
 FEW_WINDOWS = 5000  # with more, a regression for each step needs no help from a naive forecast
 MOST_FEATURES = 1024  # of a regression: its cost grows with their cube
@@ -136,7 +136,8 @@ class Mixture:
     """A weighted mean of linear forecasts, which is a linear forecast as well.
 
     The weight of a forecast with the mean squared error e on held-back windows is proportional to
-    e^(-n / 2), its likelihood, if n of their targets are independent of each other.
+    e^(-n / 2), its likelihood, if n of their targets are independent of each other, or to a higher
+    power where that does better.
     """
 
     choices: tuple[Choice, ...]  # the heaviest first
@@ -175,31 +176,80 @@ def mix_forecasts(
     ``independent`` is how many of the windows to judge by have no target in common.
 
     On little data to judge by, a mean of many forecasts does better than the one with the least
-    error, which is often so by chance; on much data it comes to that one.
+    error, which is often so by chance; on much data it comes to that one. Where a mixture is not
+    better than the best of :func:`plain_forecasts` by more than chance, it is that one.
     """
-    sums: dict[Choice, float] = {}
+    errors: dict[Choice, list[float]] = {}  # the sum of squares in each fold
     for choice in _candidates(folds[0][0], horizon, width, seasons):
         penalties = PENALTIES if choice.width else (math.inf,)
         named = [replace(choice, penalty=penalty) for penalty in penalties]
-        sums |= dict.fromkeys(named, 0.0)
         for learned, judged in folds:
             for one, fitted in zip(named, _fits(choice, learned, horizon, penalties), strict=True):
-                sums[one] += judged.total(*fitted)
-    return _weigh(sums, independent)
+                errors.setdefault(one, []).append(judged.total(*fitted))
+    mixture = _weigh(errors, _best_power(folds, errors, horizon, independent))
+    plain = _plainest(errors, width, seasons)
+    total = sum(judged.total(*mixture.fit(learned, horizon)) for learned, judged in folds)
+    worth = total < (1 - chance(independent)) * sum(errors[plain])
+    return mixture if worth else Mixture((plain,), (1.0,))
 
 
-def best_ridge(folds: Sequence[tuple[Moments, Moments]], horizon: int, width: int) -> Mixture:
-    """The ridge regression on the differences to the last value with the best of the penalties."""
-    choices = [Choice("last", width=width, penalty=penalty, bias=True) for penalty in PENALTIES]
+def chance(independent: float) -> float:
+    """The share by which the least of many errors may be lower by chance.
+
+    It is the larger, the fewer independent targets there are.
+    """
+    return 1 / (1 + independent)
+
+
+def plain_forecasts(width: int, seasons: Sequence[int]) -> dict[str, list[Choice]]:
+    """The forecasts that any other has to beat; the ridge regression has several penalties."""
+    ridge = Choice("last", width=width, bias=True)
+    return {
+        "last value": [Choice("last")],
+        "season before": [Choice("seasonal", season) for season in seasons if 1 < season <= width],
+        "ridge": [replace(ridge, penalty=penalty) for penalty in PENALTIES],
+    }
+
+
+def best_of(
+    choices: Sequence[Choice], folds: Sequence[tuple[Moments, Moments]], horizon: int
+) -> Mixture:
+    """The one of several forecasts with the least error on the second parts of the folds."""
     mixtures = [Mixture((choice,), (1.0,)) for choice in choices]
     return min(mixtures, key=lambda one: sum(b.total(*one.fit(a, horizon)) for a, b in folds))
 
 
-def _weigh(sums: dict[Choice, float], independent: float) -> Mixture:
+def _plainest(errors: dict[Choice, list[float]], width: int, seasons: Sequence[int]) -> Choice:
+    plain = [one for named in plain_forecasts(width, seasons).values() for one in named]
+    return min((one for one in plain if one in errors), key=lambda one: sum(errors[one]))
+
+
+def _best_power(
+    folds: Sequence[tuple[Moments, Moments]],
+    errors: dict[Choice, list[float]],
+    horizon: int,
+    independent: float,
+) -> float:
+    """The power of the weights that does best in each fold with weights from the others."""
+    powers = sorted({max(independent / 2, power) for power in POWERS})
+    if len(powers) == 1 or len(folds) == 1:
+        return powers[0]
+
+    def total(power: float) -> float:
+        found = 0.0
+        for i, (learned, judged) in enumerate(folds):
+            others = {one: [*each[:i], *each[i + 1 :]] for one, each in errors.items()}
+            found += judged.total(*_weigh(others, power).fit(learned, horizon))
+        return found
+
+    return min(powers, key=total)
+
+
+def _weigh(errors: dict[Choice, list[float]], power: float) -> Mixture:
     """Weights by the summed squared errors; very light ones are left out."""
+    sums = {choice: sum(each) for choice, each in errors.items()}
     finite = {choice: total for choice, total in sums.items() if math.isfinite(total)}
     least = max(min(finite.values()), 1e-300)
-    power = max(independent / 2, LEAST_POWER)
     shares = {choice: (max(total, least) / least) ** -power for choice, total in finite.items()}
     heavy = sorted((c for c in shares if shares[c] > LIGHT), key=lambda c: -shares[c])
     total = sum(shares[choice] for choice in heavy)

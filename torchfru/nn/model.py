@@ -30,7 +30,7 @@ from .forecast import FORECASTS, NaiveForecast
 from .fru import FRU
 from .head import EnergyReadout, Head
 from .sru import SRU
-from .step import ModelStream
+from .step import ModelStream, StepModel
 from .window import ACTIVATIONS, CausalWindow
 
 
@@ -313,6 +313,10 @@ class SequenceModel(nn.Module):
     def stream(self, batch: int = 1) -> ModelStream:
         """A stream of this model, ``output = stream(x)`` step by step: :class:`ModelStream`."""
         return ModelStream(self, batch)
+
+    def step_model(self) -> StepModel:
+        """A single step as a function of tensors, for export: :class:`StepModel`."""
+        return StepModel(self)
 
     def count_parameters(self, embedding: bool = False) -> int:
         """Number of trainable parameters; the paper does not count the embedding's."""

@@ -40,6 +40,7 @@ class DataConfig:
     start: int | None = None
     end: int | None = None
     label: str | None = None  # of the user's own table: the column of the labels,
+    target: str | None = None  # that of the numbers to predict,
     column: str | None = None  # or that of the series
     test: float | None = None  # the share that is kept for the test,
     test_file: str | None = None  # or a file that is the test
@@ -66,6 +67,7 @@ class ModelConfig:
     layer: str
     hidden_size: int = defaults.HIDDEN_SIZE
     num_layers: int = 1
+    members: int = 1  # models of this kind, each trained by itself, that answer together
     embedding_size: int = defaults.EMBEDDING_SIZE  # for tokens only
     dropout: float = 0.0
     output: str = defaults.OUTPUT  # between layer and head
@@ -99,14 +101,17 @@ class ModelConfig:
     def __post_init__(self) -> None:
         if self.layer not in ADDED_LAYERS:
             _require_choice("model.layer", self.layer, LAYER_OPTIONS)
+        _require_positive("model.members", self.members)
         for name in ("dropout", "input_dropout"):
             value = getattr(self, name)
             _require(0 <= value < 1, f"model.{name}", value, "within [0, 1)")
 
     def options(self) -> dict[str, Any]:
-        """The settings that this layer has, for ``SequenceModel``."""
+        """The settings that this layer has, for ``SequenceModel``, of which there are members."""
         known = asdict(self).items()
-        return {name: value for name, value in known if has_option(self.layer, name)}
+        own = {name: value for name, value in known if has_option(self.layer, name)}
+        del own["members"]
+        return own
 
 
 @dataclass(frozen=True)

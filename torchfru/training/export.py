@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from ..io import write_atomically
-from ..nn import StepModel
 from .trained import TrainedModel
 
 CHECKED_STEPS, CHECKED_BATCH = 8, 3
@@ -25,7 +24,7 @@ def export_onnx(trained: TrainedModel, path: Path) -> float:
     Inputs ``x`` and the state (``u``, ``t``, ``h``, ``c``, by layer), outputs ``output`` and the
     state after the step (``u_next``, ...), each for a batch of any size.
     """
-    step = StepModel(trained.model)
+    step = trained.model.step_model()
     content = _convert(step, trained)
     difference = _compare(step, trained, content)
     if not difference <= TOLERANCE:
@@ -47,7 +46,7 @@ def _inputs(trained: TrainedModel, steps: int) -> Tensor:
     return torch.randn(steps, CHECKED_BATCH, trained.data.input_size, generator=make)
 
 
-def _convert(step: StepModel, trained: TrainedModel) -> bytes:
+def _convert(step: Any, trained: TrainedModel) -> bytes:
     state = step.start(CHECKED_BATCH)
     batch = torch.export.Dim("batch")
     axes = tuple({axis: batch} for axis in step.batch_axes)
@@ -78,7 +77,7 @@ def _convert(step: StepModel, trained: TrainedModel) -> bytes:
 
 
 @torch.no_grad()
-def _compare(step: StepModel, trained: TrainedModel, content: bytes) -> float:
+def _compare(step: Any, trained: TrainedModel, content: bytes) -> float:
     """Steps by onnxruntime against the whole sequence by torch, relative to the largest value."""
     import onnxruntime
 

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from ..data import SequenceData, Split
 from ..data.windows import Windows, find_season
-from ..nn import NaiveForecast, SequenceModel, spread_of
-from ..nn.linear_forecast import Mixture, Moments, mix_forecasts
+from ..nn import AnyModel, NaiveForecast, spread_of
+from ..nn.linear_forecast import Mixture, Moments, chance, mix_forecasts
 
 BATCH = 256
 LEVELS = np.linspace(0.0, 1.0, 41)  # of the errors' sizes, kept for intervals
@@ -21,10 +21,12 @@ ROLLING = 50  # independent windows, below which errors are those of linear fore
 FEW = 30  # windows that count as much as those of all other series for the errors of one
 
 
-def start_forecast(model: SequenceModel, data: SequenceData, split: Split) -> dict[str, Any]:
+def start_forecast(model: AnyModel, data: SequenceData, split: Split) -> dict[str, Any]:
     """Fit a model's naive forecast, if it has one, to a part; gives the entries of the record."""
-    if model.naive is None or model.naive.kind != "best":
-        model.fit_naive(split.inputs, split.targets, split.lengths) if model.naive else None
+    if model.naive is None:
+        return {}
+    if model.naive.kind != "best":
+        model.naive.fit(split.inputs, split.targets, split.lengths)
         return {}
     if not isinstance(split, Windows) or not isinstance(data.train, Windows):
         raise ValueError(
@@ -42,13 +44,9 @@ def start_forecast(model: SequenceModel, data: SequenceData, split: Split) -> di
 
 
 def least_gain(held: Split) -> float:
-    """The share by which training has to lower the error on a part to be worth it.
-
-    The chance that lowers the least of many errors is the larger, the fewer independent targets
-    there are.
-    """
+    """The share by which training has to lower the error on a part to be worth it."""
     independent = held.independent if isinstance(held, Windows) else float(len(held))
-    return max(LEAST_GAIN, 1 / (1 + independent))
+    return max(LEAST_GAIN, chance(independent))
 
 
 def mixture_of(windows: Windows, season: int) -> Mixture:
@@ -72,7 +70,7 @@ def moments_of(windows: Windows) -> list[tuple[Moments, Moments]]:
 
 
 def measure_forecasts(
-    model: SequenceModel, data: SequenceData, parts: Mapping[str, Split]
+    model: AnyModel, data: SequenceData, parts: Mapping[str, Split]
 ) -> dict[str, Any]:
     """The sizes of errors on the validation part.
 
@@ -154,7 +152,7 @@ def quantile_offsets(errors: Mapping[str, Sequence[float]], spread: Tensor, leve
 
 
 @torch.no_grad()
-def forecast(model: SequenceModel, inputs: Tensor) -> Tensor:
+def forecast(model: AnyModel, inputs: Tensor) -> Tensor:
     """The forecasts (N, horizon n) after windows (N, L, n_in)."""
     model.eval()
     parts = inputs.split(BATCH)

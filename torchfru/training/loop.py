@@ -22,13 +22,13 @@ from torch.distributed import ReduceOp
 from .. import records
 from ..data import DataSpec, SequenceData, load
 from ..data.scaling import standardize
-from ..nn import SequenceModel
+from ..nn import AnyModel, Committee, SequenceModel
 from ..records import RunResult, best_epoch, nan_to_none
 from .batches import Batch, Batches, derive_seed, split_data
 from .checkpoint import Checkpoint, optimizer_tensors, restore_optimizer, restore_weights
 from .config import RunConfig, TrainingConfig
 from .forecast import least_gain, measure_forecasts, start_forecast
-from .objective import count_beside, every_step, first_output, loss_sum, measures
+from .objective import count_beside, every_step, first_output, is_accuracy, loss_sum, measures
 from .outcome import outcome
 from .process import (
     denormals_flushed,
@@ -323,7 +323,9 @@ class Training:
             output, targets = self._outputs(self.module, batch)
             smoothing = self.config.label_smoothing or 0.0
             unit = self.model.loss_unit(batch.inputs.shape[1], batch.lengths)
-            loss = loss_sum(self.data.task, output, targets, batch.lengths, smoothing, unit)
+            each = output if isinstance(self.model, Committee) else [output]
+            options = (targets, batch.lengths, smoothing, unit)
+            loss = torch.stack([loss_sum(self.data.task, one, *options) for one in each]).sum()
         with self._timed("backward"):
             self.optimizer.zero_grad()
             self.fabric.backward(loss * batch.scale(self.fabric.world_size))
@@ -333,7 +335,7 @@ class Training:
                 group["lr"] = learning_rate(self.config, self.step, len(self.train_batches))
             self.optimizer.step()
         self.step += 1
-        return loss.detach()
+        return loss.detach() / len(each)
 
     def _augmented(self, batch: Batch) -> Batch:
         """The batch with a random factor for each sequence, and noise at each step."""
@@ -350,8 +352,9 @@ class Training:
         All processes have the same gradient here, so all of them decide the same.
         """
         limit = self.config.clip or float("inf")
-        norm = nn.utils.clip_grad_norm_(self.model.parameters(), limit)
-        if not bool(norm.isfinite()):
+        each = self.model.members if isinstance(self.model, Committee) else [self.model]
+        norms = [nn.utils.clip_grad_norm_(one.parameters(), limit) for one in each]
+        if not bool(torch.stack(norms).isfinite().all()):
             self.model.zero_grad(set_to_none=True)
             self.diverged = True
 
@@ -480,21 +483,21 @@ class Training:
             )
 
 
-def build_model(config: RunConfig, data: DataSpec, seed: int) -> SequenceModel:
+def build_model(config: RunConfig, data: DataSpec, seed: int) -> AnyModel:
     """The model for these data, its weights determined by the seed."""
     options = config.model.options()
+    options |= {
+        "input_size": data.input_size,
+        "output_size": data.output_size,
+        "seq_len": data.seq_len,
+        "horizon": data.horizon,
+        "every_step": every_step(data.task),
+        "vocab_size": data.vocab_size,
+    }
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed(seed))
-        return SequenceModel(
-            options.pop("layer"),
-            data.input_size,
-            data.output_size,
-            seq_len=data.seq_len,
-            horizon=data.horizon,
-            every_step=every_step(data.task),
-            vocab_size=data.vocab_size,
-            **options,
-        )
+        models = [SequenceModel(**options) for _ in range(config.model.members)]
+    return models[0] if len(models) == 1 else Committee(models, is_accuracy(data.task))
 
 
 def learning_rate(training: TrainingConfig, step: int, steps_per_epoch: int) -> float:

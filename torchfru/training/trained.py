@@ -13,7 +13,7 @@ from ..data import DataSpec, Split
 from ..data.imdb import read_texts
 from ..data.user_file import read_inputs
 from ..io import file_problem
-from ..nn import SequenceModel
+from ..nn import AnyModel
 from ..records import RunResult, folder_beside
 from .checkpoint import NAME, Checkpoint, restore_weights
 from .config import RunConfig
@@ -22,6 +22,7 @@ from .loop import build_model
 from .objective import every_step
 
 BATCH = 256
+COUNTS = ("members", "num_layers")  # of parts that have weights of their own
 INTERVAL = 0.8  # the share of values that the interval of a forecast should hold
 
 
@@ -29,7 +30,7 @@ INTERVAL = 0.8  # the share of values that the interval of a forecast should hol
 class TrainedModel:
     """A model in evaluation mode, and the description of the data that it was trained on."""
 
-    model: SequenceModel
+    model: AnyModel
     data: DataSpec
     errors: dict[str, Any] | None = None  # of forecasts: how large they are, for intervals
 
@@ -69,12 +70,12 @@ def _require_sizes(config: RunConfig, spec: DataSpec, checkpoint: Checkpoint) ->
     """Compare the sizes that a checkpoint names with its weights, before anything is allocated."""
     weights = {name: value.shape for name, value in checkpoint.weights.items()}
     elements = sum(shape.numel() for shape in weights.values())
-    sizes = config.model.options()
+    sizes = config.model.options() | {"members": config.model.members}
     sizes |= {name: getattr(spec, name) for name in ("input_size", "output_size", "vocab_size")}
     if spec.vocab_size is None:
         del sizes["embedding_size"]  # nothing is embedded
     for name, size in sizes.items():
-        if isinstance(size, int) and size > (len(weights) if name == "num_layers" else elements):
+        if isinstance(size, int) and size > (len(weights) if name in COUNTS else elements):
             raise ValueError(f"its {name} is {size}, too much for its weights")
     with torch.device("meta"):
         model = build_model(config, spec, checkpoint.seed)
