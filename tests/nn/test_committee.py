@@ -11,7 +11,9 @@ from torchfru.nn import Committee, SequenceModel
 def committee(probabilities=True, count=3, **options):
     torch.manual_seed(0)
     sizes = {"seq_len": 12, "hidden_size": 8, "num_freqs": 4, "freq_dim": 3, "window": 3, **options}
-    members = (SequenceModel("fru", 2, 4, **sizes) for _ in range(count))
+    members = [SequenceModel("fru", 2, 4, norm=True, **sizes) for _ in range(count)]
+    for parameter in (one for member in members for one in member.head.parameters()):
+        parameter.data *= 4  # sure of themselves: a mean of logits is not that of probabilities
     return Committee(members, probabilities).eval()
 
 
