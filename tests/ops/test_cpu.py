@@ -30,7 +30,7 @@ def problems(draw):
     per_block = draw(st.sampled_from([1, 1, 2, 3]))
     dtype, nonlinearity = draw(st.sampled_from(KINDS))
     layer = {
-        "input_size": draw(st.sampled_from([1, 2, 7])),
+        "input_size": draw(st.sampled_from([1, 2, 7, 16, 19, 33])),
         "hidden_size": draw(st.sampled_from([1, 3, 17])),
         "num_freqs": per_block * draw(st.integers(1, 3)),
         "freq_dim": draw(st.sampled_from([1, 2, 3, 5, 7, 10])),
@@ -77,6 +77,23 @@ def test_chunks_over_time_change_nothing(batch, every_step, monkeypatch):
     whole = results(layer, inputs, "numba")
     monkeypatch.setattr(plan, "CHUNK", 32)
     assert_close(results(layer, inputs, "numba"), whole, 1e-12)
+
+
+@pytest.mark.parametrize("n_in", [7, 16, 19, 33])  # read by numbers, vectors, both; as U x
+@pytest.mark.parametrize("batch", [3, 20, 70])
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_padding_is_never_read(n_in, batch, batch_first):
+    """Whole rows of samples end before others do, and NaN follows them."""
+    layer = torchfru.FRU(n_in, 5, seq_len=50, batch_first=batch_first, dtype=torch.float64)
+    lengths = torch.linspace(0, 50, batch).long()
+    for order in (lengths, lengths.flip(0), lengths[torch.randperm(batch)]):
+        x = torch.randn(50, batch, n_in, dtype=torch.float64)
+        x[torch.arange(50).unsqueeze(-1) >= order] = torch.nan
+        x = (x.transpose(0, 1).contiguous() if batch_first else x).requires_grad_()
+        inputs = {"input": x, "lengths": order}
+        expected = results(layer, inputs, "reference")
+        with empty_is_nan():
+            assert_close(results(layer, inputs, "numba"), expected, 1e-10)
 
 
 def write(layer, how):

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
-from ..ops.weights import sequence_mask
+from ..ops.weights import sequence_places
 from .checks import (
     autocasts,
     check_input,
@@ -227,7 +227,9 @@ class RecurrentLayer(nn.Module):
             u, t = u.index_select(1, back), t.index_select(1, back)
         if not self.return_sequences:
             return (output if back is None else output.index_select(0, back)), (u, t)
-        data = pack_padded_sequence(output, sizes).data
+        # as pack_padded_sequence, whose backward pass takes a call of torch for every step
+        inside = sequence_places(output, sizes.to(x.device))
+        data = output.flatten(0, 1).index_select(0, inside)
         return PackedSequence(data, packed.batch_sizes, order, back), (u, t)
 
     def _forward_padded(
@@ -242,8 +244,6 @@ class RecurrentLayer(nn.Module):
         padded = x.shape[0]
         if lengths is not None:
             x = x[: _longest(x, lengths)]
-            # whatever the padding holds, NaN included
-            x = torch.where(sequence_mask(x, lengths), x, 0.0)
         output, memories = self._run_layers(x, hx, lengths, return_sequences)
         if return_sequences and padded != x.shape[0]:
             output = nn.functional.pad(output, (0, 0, 0, 0, 0, padded - x.shape[0]))

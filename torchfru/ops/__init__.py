@@ -18,7 +18,7 @@ from . import collapsed, gpu, reference, sru
 from .cpu import scan as cpu
 from .cpu import sru as cpu_sru
 from .gpu import check, operator
-from .weights import NONLINEARITIES, Waves, Weights, exporting, transforms_active
+from .weights import NONLINEARITIES, Waves, Weights, clear_padding, exporting, transforms_active
 
 __all__ = [
     "NONLINEARITIES",
@@ -154,14 +154,14 @@ def fru_scan(
 ) -> tuple[Tensor | None, Tensor]:
     """The scan that :func:`torchfru.ops.reference.scan` defines, by the chosen backend.
 
-    u=None means zeros. Only the backend "numba" takes Waves.
+    u=None means zeros; the padding of x may hold anything. Only the backend "numba" takes Waves.
     """
     # Samples at different times share no A(t): for them only the direct form exists.
     if isinstance(rows, Waves):
         return _in_float32(_FRU_SCANS["numba"], x, u, rows, weights, **options)
     name = "reference" if rows.dim() == 3 else backend_for(x, len(weights.weight_ug))
-    if u is None and name != "numba":
-        u = _empty(x, weights)
+    if name != "numba":
+        x, u = clear_padding(x, options.get("lengths")), _empty(x, weights) if u is None else u
     return _in_float32(_FRU_SCANS[name], x, u, rows, weights, **options)
 
 
@@ -185,10 +185,14 @@ def fru_step(
 def sru_scan(
     x: Tensor, u: Tensor | None, alphas: Tensor, weights: Weights, **options: Any
 ) -> tuple[Tensor | None, Tensor]:
-    """The scan that :func:`torchfru.ops.sru.reference_scan` defines, by the chosen backend."""
+    """The scan that :func:`torchfru.ops.sru.reference_scan` defines, by the chosen backend.
+
+    u=None means zeros; the padding of x may hold anything.
+    """
     chosen = chosen_backend()
     on_cpu = x.device.type == "cpu" or chosen == "numba"
     name = backend_for(x, len(weights.weight_ug)) if on_cpu else chosen
+    x = clear_padding(x, options.get("lengths"))
     if u is None and name != "numba":
         u = _empty(x, weights)
     return _in_float32(_SRU_SCANS.get(name, sru.fast_scan), x, u, alphas, weights, **options)

@@ -182,11 +182,19 @@ def sequence_mask(x: Tensor, lengths: Tensor) -> Tensor:
     return (steps.unsqueeze(-1) < lengths).unsqueeze(-1)
 
 
+def sequence_places(x: Tensor, lengths: Tensor) -> Tensor:
+    """Which of the L N steps of x (L, N, n) belong to their sequences, counted in this order."""
+    return sequence_mask(x, lengths).flatten().nonzero().squeeze(-1)
+
+
 def without_padding(y: Tensor | None, lengths: Tensor | None) -> Tensor | None:
-    """y (L, N, n_y), if there is one, with zeros past each sequence's end."""
-    if y is None or lengths is None:
-        return y
-    return torch.where(sequence_mask(y, lengths), y, 0.0)
+    """As :func:`clear_padding`, where there may be no y (L, N, n_y)."""
+    return None if y is None else clear_padding(y, lengths)
+
+
+def clear_padding(x: Tensor, lengths: Tensor | None) -> Tensor:
+    """x (L, N, n) with zeros past each sequence's end, whatever was there, NaN included."""
+    return x if lengths is None else torch.where(sequence_mask(x, lengths), x, 0.0)
 
 
 # Operators -------------------------------------------------------------------------------------

@@ -8,12 +8,14 @@ still in the second.
 from __future__ import annotations
 
 import numpy as np
+from numba import njit
 
 from .gates import copy_transposed
 from .nonlinear import apply, apply_backward, keep_before
 from .outputs import (
     add_memory,
     checkpoints_of,
+    clear,
     hidden_of,
     lengths_of,
     matrices_of,
@@ -63,16 +65,26 @@ ROWS_AT_ONCE = 4 if WIDE else 8
 # a row has vectors.
 
 
+@njit(inline="always")
+def _is_over(stop, r, row, t):
+    """Whether all samples of a row have ended before step t."""
+    return stop.size > 0 and stop[r * row : (r + 1) * row].max() <= t
+
+
 @kernel
 def batch_forward(x, a, w2, u_in, b2, stop, z, z_checkpoints, h, kind, tile, width, first, last):
     """Write h and z_checkpoints, and carry z through all steps."""
     steps, (n_g, n_h), a_step = a.shape[0], w2.shape, a.shape[1]
     n_in, samples, rows, row = x.shape[1], x.shape[2], h.shape[1], z.shape[2]
     for begin in range(0, steps, SEGMENT):
+        end = min(begin + SEGMENT, steps)
         for r in range(first, last):
             z_at, lane = r * n_g * row, r * row
             z_checkpoints[begin // SEGMENT, r] = z[r]
-            for t in range(begin, min(begin + SEGMENT, steps)):
+            if _is_over(stop, r, row, begin):
+                h[begin:end, r] = 0
+                continue
+            for t in range(begin, end):
                 for j in range(0, n_h, len(tile)):
                     sums = splat_tile(b2, j, tile, width)
                     for i in range(n_in):
@@ -94,7 +106,7 @@ def batch_forward(x, a, w2, u_in, b2, stop, z, z_checkpoints, h, kind, tile, wid
 
 
 @kernel
-def _replay(a, x, h, z, g, kind, tile, width, begin, end, first, last):
+def _replay(a, x, h, stop, z, g, kind, tile, width, begin, end, first, last):
     """g, and x behind it, for the steps of one segment, from z before it and its h."""
     n_g, n_h, a_step = z.shape[1], h.shape[2], a.shape[1]
     n_in, samples, rows, row = x.shape[1], x.shape[2], h.shape[1], z.shape[2]
@@ -103,6 +115,8 @@ def _replay(a, x, h, z, g, kind, tile, width, begin, end, first, last):
             g_at = ((t - begin) * g.shape[1] + r) * g.shape[2] * row
             for i in range(n_in):
                 x_row = load_row(x, (t * n_in + i) * samples + (first + r) * row, width)
+                if stop.size:  # the padding may hold NaN
+                    x_row = keep_before(x_row, load_row(stop, (first + r) * row, width), t)
                 store_row(g, g_at + (n_g + i) * row, x_row)
             for j in range(0, n_h, len(tile)):
                 at = ((t * rows + first + r) * n_h + j) * row
@@ -238,14 +252,21 @@ def batch_backward(
     steps = a.shape[0]
     for segment in range((steps - 1) // SEGMENT, -1, -1):
         begin, end = segment * SEGMENT, min((segment + 1) * SEGMENT, steps)
-        z[: last - first] = z_checkpoints[segment, first:last]
-        _replay(a, x, h, z, g, kind, tile, width, begin, end, first, last)
+        lo, hi = first, last  # without rows that are over, at either end
+        while lo < hi and _is_over(stop, lo, d_z.shape[2], begin):
+            lo += 1
+        while lo < hi and _is_over(stop, hi - 1, d_z.shape[2], begin):
+            hi -= 1
+        d_h[begin:end, first:lo] = 0
+        d_h[begin:end, hi:last] = 0
+        z[: hi - lo] = z_checkpoints[segment, lo:hi]
+        _replay(a, x, h, stop, z, g, kind, tile, width, begin, end, lo, hi)
         for t in range(end - 1, begin - 1, -1):
             g_at = (t - begin) * g.shape[1] * g.shape[2] * g.shape[3]
-            _hidden_backward(a, h, stop, d_h, d_z, kind, tile, width, t, first, last)
-            _matrix_backward(h, d_z, d_a, width, t, first, last, overwrite)
-            _gate_backward(w2, d_h, g, d_z, kind, tile, width, t, g_at, first, last)
-        _weight_backward(d_h, g, w_sums, width, begin, end, first, last)
+            _hidden_backward(a, h, stop, d_h, d_z, kind, tile, width, t, lo, hi)
+            _matrix_backward(h, d_z, d_a, width, t, lo, hi, overwrite)
+            _gate_backward(w2, d_h, g, d_z, kind, tile, width, t, g_at, lo, hi)
+        _weight_backward(d_h, g, w_sums, width, begin, end, lo, hi)
     vector = w_sums.shape[2]
     for block in range(d_w.shape[0]):
         w_block = load_tile(w_sums, block * BLOCK * vector, vector, BLOCK, 1)
@@ -262,10 +283,14 @@ def _outputs(p, like, y_now, first, last):
     """y(t) = y(t-1) + E(t) h(t), for rows first..last-1 of samples."""
     a, h, lengths, y = matrices_of(p, like), hidden_of(p, like), lengths_of(p), outputs_of(p, like)
     row, samples, n_h, n_y, width = p.row, p.samples, p.n_h, p.n_y, p.y_width
-    now = y_now.reshape(y_now.size)
+    now, stops = y_now.reshape(y_now.size), _stops(lengths, p.rows * row)
     for t in range(p.length):
         e_at, step = t * p.a_step + p.numbers, p.begin + t
         for n in range(first * row, min(last * row, samples), len(AT_ONCE)):
+            n_end = min(n + len(AT_ONCE), samples)
+            if stops.size and stops[n // len(AT_ONCE)] <= step:
+                clear(y, (step * samples + n) * n_y, (n_end - n) * n_y)
+                continue
             h_at = (t * p.rows + n // row) * p.h_row * row + n % row
             for i in range(0, width, lanes_of(like)):
                 sums = load_tile(now, n * width + i, width, AT_ONCE, 1)
@@ -273,9 +298,19 @@ def _outputs(p, like, y_now, first, last):
                     e_row = load_row(a, e_at + j * width + i, 1)
                     sums = add_scaled(sums, h, h_at + j * row, e_row)
                 store_tile(now, n * width + i, width, sums, 1)
-            for sample in range(n, min(n + len(AT_ONCE), samples)):
+            for sample in range(n, n_end):
                 is_over = lengths.size > 0 and step >= lengths[sample]
                 write_output(y, (step * samples + sample) * n_y, n_y, now, sample * width, is_over)
+
+
+@kernel
+def _stops(lengths, lanes):
+    """The step where the longest of each AT_ONCE samples ends; (0,) without lengths."""
+    stops = np.zeros(lanes // len(AT_ONCE) if lengths.size else 0, np.int64)
+    for n in range(lengths.size):
+        group = n // len(AT_ONCE)
+        stops[group] = max(stops[group], lengths[n])
+    return stops
 
 
 @kernel
@@ -288,7 +323,10 @@ def _outputs_backward(p, like, d_y_now, d_h, d_e, tile, width, first, last):
     for t in range(p.length - 1, -1, -1):
         step = p.begin + t
         for r in range(first, last):
-            for n in range(r * row, min((r + 1) * row, samples)):
+            end = min((r + 1) * row, samples)
+            if r > first and lengths.size and lengths[r * row : end].max() <= step:
+                continue  # h is 0 there
+            for n in range(r * row, end):
                 if not (lengths.size and step >= lengths[n]):
                     for i in range(n_y):
                         now[n * units + i] += d_y[(step * samples + n) * n_y + i]

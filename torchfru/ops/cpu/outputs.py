@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 
 from .gates import add_product, copy_transposed, transposed
-from .simd import SEGMENT, array_at, kernel, lanes_of, load_row, store_row
+from .simd import SEGMENT, array_at, kernel, lanes_of, load_row, store_row, zeros_tile
 
 # Arrays of a chunk -----------------------------------------------------------------------------
 
@@ -59,12 +59,20 @@ def lengths_of(p):
 @kernel
 def read_inputs(p, like, x, first, last):
     """x (L, n_in, lanes) of the chunk, for rows first..last-1, from a tensor with any strides."""
-    samples = min(last * p.row, p.samples)
-    source = array_at(p.x, (1 << 60,), like, False)
+    samples, vector = min(last * p.row, p.samples), lanes_of(like)
+    source, out = array_at(p.x, (1 << 60,), like, False), x.reshape(x.size)
+    whole = p.n_in - p.n_in % vector if p.x_feature == 1 else 0
+    for t in range(p.length if whole else 0):
+        at, place = (p.begin + t) * p.x_step, t * p.n_in * x.shape[2]
+        for n in range(first * p.row, samples, vector):
+            count, begin = min(vector, samples - n), at + n * p.x_sample
+            copy_transposed(
+                source, begin, count, whole, p.x_sample, out, place + n, x.shape[2], like
+            )
     for t in range(p.length):
         for i in range(p.n_in):
             at = (p.begin + t) * p.x_step + i * p.x_feature
-            for n in range(first * p.row, samples):
+            for n in range(first * p.row, samples if i >= whole else 0):
                 x[t, i, n] = source[at + n * p.x_sample]
             for n in range(samples, last * p.row):
                 x[t, i, n] = 0
@@ -218,13 +226,22 @@ def output_gradients_of(p, like):
 
 
 @njit(inline="always")
+def clear(y, at, numbers):
+    """Zeros from an offset on."""
+    whole, zeros = numbers - numbers % lanes_of(y), zeros_tile(y, 1, 1)
+    for i in range(at, at + whole, lanes_of(y)):
+        store_row(y, i, zeros)
+    for i in range(at + whole, at + numbers):
+        y[i] = 0
+
+
+@njit(inline="always")
 def write_output(y, at, n_y, y_now, start, is_over):
     """y of a sample at a step, from y_now[start:]; 0 past its end."""
     vector = lanes_of(y)
     whole = n_y - n_y % vector
     if is_over:
-        for i in range(n_y):
-            y[at + i] = 0
+        clear(y, at, n_y)
     else:
         for i in range(0, whole, vector):
             store_row(y, at + i, load_row(y_now, start + i, 1))

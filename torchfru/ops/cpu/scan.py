@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from .. import collapsed
-from ..weights import Inputs, Waves, Weights, define, runs_eagerly
+from ..weights import Inputs, Waves, Weights, clear_padding, define, runs_eagerly
 
 SCAN, SCAN_BACKWARD = "torchfru::fru_scan", "torchfru::fru_scan_backward"
 
@@ -32,7 +32,8 @@ def scan(
 ) -> tuple[Tensor | None, Tensor]:
     """As :func:`torchfru.ops.collapsed.scan`, on the CPU, in float32 or float64.
 
-    ``rows`` may be a :class:`Waves`, which the operator samples itself; u=None means zeros.
+    The padding of x may hold anything, NaN included. ``rows`` may be a :class:`Waves`, which the
+    operator samples itself; u=None means zeros.
     """
     w, waves = weights, rows if isinstance(rows, Waves) else Waves(None, None, 0, 1)
     table = None if isinstance(rows, Waves) else rows
@@ -114,7 +115,8 @@ def _plain(*arguments: Any) -> tuple[Tensor | None, Tensor]:
     if u is None:
         u = inputs.x.new_zeros(inputs.x.shape[1], weights.weight_ug.shape[1])
     options = {"nonlinearity": inputs.nonlinearity, "every_step": every_step}
-    return collapsed.scan(inputs.x, u, rows, weights, lengths=inputs.lengths, **options)  # type: ignore[arg-type]
+    x = clear_padding(inputs.x, inputs.lengths)
+    return collapsed.scan(x, u, rows, weights, lengths=inputs.lengths, **options)  # type: ignore[arg-type]
 
 
 def _forward(*arguments: Any) -> tuple[Tensor, ...]:

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..weights import Inputs
+from ..weights import Inputs, sequence_places
 from . import plan
 from .batch import batch_chunk, batch_chunk_backward
 from .gates import add_gradients, finish_gates, finish_outputs, prepare, split_sums
@@ -29,6 +29,7 @@ from .simd import BLOCK, G_UNIT, SEGMENT
 from .small import small_chunk, small_chunk_backward
 
 Array = NDArray[Any]
+FEATURES = 32  # of x that the loop may read itself
 
 
 def layout_for(inputs: Inputs) -> Layout:
@@ -47,7 +48,7 @@ def new_outputs(inputs: Inputs, layout: Layout) -> tuple[Tensor, ...]:
     h does, or than one chunk."""
     x, weight_uy = inputs.x, inputs.weight_uy
     steps, samples, _ = x.shape
-    y = x.new_empty(0 if weight_uy is None else (steps, samples, weight_uy.shape[0]))
+    y = pooled_empty((0,) if weight_uy is None else (steps, samples, weight_uy.shape[0]), x)
     u = x.new_empty(samples, inputs.weight_ug.shape[1])
     h = pooled_empty((steps, layout.rows, layout.h_row, layout.row), x)
     segments = (steps + SEGMENT - 1) // SEGMENT
@@ -167,23 +168,32 @@ def forward_only(inputs: Inputs) -> tuple[Tensor, ...]:
 
 
 def _projects(inputs: Inputs, layout: Layout) -> bool:
-    """Whether the loop reads U x + b2 instead of x."""
-    return layout.small or inputs.x.shape[2] > inputs.weight_gh.shape[0]
+    """Whether the loop reads U x + b2 instead of x: many features would push z out of the cache."""
+    return layout.small or inputs.x.shape[2] > max(FEATURES, inputs.weight_gh.shape[0])
 
 
-def _tensors(i: Inputs, layout: Layout) -> Tensors:
-    """The inputs, as kernels read them."""
+def _project(i: Inputs, layout: Layout) -> Tensor:
+    """U x + b2 (L, N, n_h) for the loop for few samples, and U x with any strides for the other."""
+    if layout.small:
+        return F.linear(i.x.contiguous(), i.weight_xh, i.bias_h)
+    # Without a copy of x, whichever of L and N comes first in memory. Features come first in the
+    # product: it is made in half the time, and read by whole vectors.
+    in_time = i.x.stride(0) >= i.x.stride(1)
+    x = i.x if in_time else i.x.transpose(0, 1)
+    product = torch.mm(i.weight_xh, x.reshape(-1, x.shape[2]).t()).view(-1, *x.shape[:2])
+    return product.permute(1, 2, 0) if in_time else product.permute(2, 1, 0)
+
+
+def _tensors(i: Inputs, layout: Layout, forward: bool = True) -> Tensors:
+    """The inputs, as kernels read them; U x + b2 only in the forward pass."""
     x, u, z_start, y_start = i.x, i.u, i.bias_g, i.bias_y
     if u is not None:
         z_start = F.linear(u, i.weight_ug, i.bias_g)
         y_start = None if i.weight_uy is None else F.linear(u, i.weight_uy, i.bias_y)
     projects = _projects(i, layout)
-    if projects and x.is_contiguous():
-        x = F.linear(x, i.weight_xh, i.bias_h)
-    elif projects:  # without a copy of x, whichever of L and N comes first in memory
-        x = F.linear(x.transpose(0, 1), i.weight_xh, i.bias_h).transpose(0, 1)
-        x = x.contiguous() if layout.small else x
-    from_x = (None, None) if projects else (i.weight_xh, i.bias_h)
+    if projects:
+        x = _project(i, layout) if forward else x[:, :, :0]
+    from_x = (None if projects else i.weight_xh, None if layout.small else i.bias_h)
     given = (u, z_start, y_start, i.rows, i.freqs, i.phase, i.lengths, i.weight_ug, i.weight_gh)
     read: Any = [t if t is None else t.contiguous() for t in (*given, *from_x, i.weight_uy)]
     return Tensors(x, *read)
@@ -201,7 +211,9 @@ def backward(
     layout, (needs_x, needs_rows, needs_phase) = layout_for(i), needs
     d_y, d_u = (None if d is None else d.contiguous() for d in (d_y, d_u))
     outputs: Any = {"h": saved[0], "checkpoints": saved[1], "d_y": d_y, "d_u": d_u}
-    tensors = _tensors(i, layout)._replace(**outputs, **_new_gradients(i, layout, needs_x))
+    tensors = _tensors(i, layout, forward=False)._replace(
+        **outputs, **_new_gradients(i, layout, needs_x)
+    )
     walk = Backward(i, layout, tensors, saved[2])
     d_rows = walk.backward(needs_rows, needs_phase)
     return _gradients(inputs, tensors, d_rows, needs_x)
@@ -304,8 +316,11 @@ def _gradients(i: Inputs, found: Tensors, d_rows: Tensor | None, needs_x: bool) 
             d_u.addmm_(d_y, weight_uy)
             d_uy.addmm_(d_y.t(), i.u)
     if d_xh is None and d_drive is not None:
-        flat = d_drive.flatten(0, 1)
-        d_xh, d_bias_h = flat.t() @ x.reshape(-1, x.shape[2]), flat.sum(0)
+        flat, flat_x = d_drive.flatten(0, 1), x.reshape(-1, x.shape[2])
+        if i.lengths is not None:  # the padding may hold NaN
+            inside = sequence_places(x, i.lengths)
+            flat, flat_x = flat.index_select(0, inside), flat_x.index_select(0, inside)
+        d_xh, d_bias_h = flat.t() @ flat_x, flat.sum(0)
     d_x = d_drive @ i.weight_xh if needs_x and d_drive is not None else None
     d_bias_g = None if i.bias_g is None else d_z.sum(0)
     d_bias_y = None if i.bias_y is None or d_y is None else d_y.sum(0)
