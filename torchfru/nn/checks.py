@@ -165,7 +165,8 @@ def _check_steps(module: nn.Module, t: Tensor) -> Tensor:
     if t.dtype not in INTEGERS:
         raise TypeError(f"{type(module).__name__}: t must hold integers, got {t.dtype}")
     steps = values_of(t)
-    if steps is not None and steps.numel() and int(steps.min()) < 0:
+    count = 0 if steps is None else steps.numel()
+    if steps is not None and count and int(steps if count == 1 else steps.min()) < 0:
         raise ValueError(f"{type(module).__name__}: t must not be negative, got {steps.tolist()}")
     return t if t.dtype == torch.int64 else t.to(torch.int64)
 

@@ -227,16 +227,20 @@ def split(p, like, address, n, layout, step, out):
     weight, flat = array_at(address, (n * n_u,), like, False), out.reshape(out.size)
     d, numbers, whole = p.freq_dim, out.shape[1], p.per_block == 1
     row_at, column_at = _places(layout, step, vector, n, p.n_h)
-    out[:] = 0
     if whole and layout == COLUMNS and numbers == d * step:
+        flat.reshape((n_u, step))[:, n:] = 0
         copy_transposed(weight, 0, n, n_u, n_u, flat, 0, step, like)
-    elif whole and layout == ROWS and step == d:
+        return
+    if whole and layout == ROWS and step == d:
+        out[:, n * d :] = 0
         too_many = (d + vector - 1) // vector * vector  # numbers, copied by whole vectors
         for k in range(p.count):
             for i in range(n):
                 at, place, exactly = i * n_u + k * d, k * numbers + i * d, i * d + too_many > n * d
                 _copy_row(weight, at, flat, place, d, exactly)
-    elif whole and layout != COLUMNS and d % H_UNIT == 0:
+        return
+    out[:] = 0
+    if whole and layout != COLUMNS and d % H_UNIT == 0:
         for k in range(p.count):
             for i in range(n):
                 for j in range(0, d, H_UNIT):

@@ -69,6 +69,7 @@ class Tensors(NamedTuple):
     d_weight_uy: Tensor | None = None
 
 
+CHUNK_PLACES = slice(len(SIZES) + len(PLACES) - 3, len(SIZES) + len(PLACES))
 RECORD = np.dtype([(name, np.int64) for name in (*SIZES, *PLACES, *Tensors._fields)])
 LIKE: dict[torch.dtype, NDArray[Any]] = {
     torch.float32: np.empty(0, np.float32),

@@ -15,7 +15,7 @@ from . import plan
 from .batch import batch_chunk, batch_chunk_backward
 from .gates import add_gradients, finish_gates, finish_outputs, prepare, split_sums
 from .nonlinear import KINDS
-from .plan import LIKE, RECORD, Layout, Tensors, layout_of, sizes_of
+from .plan import CHUNK_PLACES, LIKE, RECORD, Layout, Tensors, layout_of, sizes_of
 from .runtime import (
     pooled_arrays,
     pooled_empty,
@@ -66,6 +66,7 @@ class Walk:
 
     def __init__(self, inputs: Inputs, layout: Layout, tensors: Tensors, a: Tensor) -> None:
         self.inputs, self.layout, self.tensors, self.a = inputs, layout, tensors, a
+        self.keeps_a = a.shape[0] > 0
         self.like, self.shape = LIKE[a.dtype], (KINDS[inputs.nonlinearity], *layout.shape)
         basis: Any = inputs.freqs if inputs.rows is None else inputs.rows
         self.steps, self.samples, n_in = tensors.x.shape
@@ -76,7 +77,8 @@ class Walk:
         addresses = [0 if t is None else t.data_ptr() for t in tensors]
         sizes = sizes_of(layout, *numbers, inputs.weight_ug.shape[1])
         record = [*sizes, a.shape[1], *places, 0, 0, 0, *addresses]
-        self.plan = np.array(record, np.int64).view(RECORD)
+        self.numbers = np.array(record, np.int64)
+        self.plan = self.numbers.view(RECORD)  # the same memory
         self.chunk, self.lanes = min(self.steps, plan.CHUNK), layout.rows * layout.row
         self.y_width = round_up(self.n_y, layout.vector)
         self.x_shape = (0 if layout.small else self.chunk, n_in, self.lanes)
@@ -92,10 +94,11 @@ class Walk:
         if not has_gates and not self.gates:
             sizes, splits = (self.layout.numbers, _e_numbers(self.layout, self.n_y)), True
             self.gates = pooled_arrays(self.like, *((self.count, size) for size in sizes))
-            if not len(self.a):
+            if not self.keeps_a:
                 self.chunk_a = pooled_empty((self.chunk, self.a.shape[1]), self.a)
-        a, record = self.a[begin:] if len(self.a) else self.chunk_a, self.plan[0]
-        record["begin"], record["length"], record["a"] = begin, length, a.data_ptr()
+        a, first = (self.a, begin) if self.keeps_a else (self.chunk_a, 0)
+        address = a.data_ptr() + first * a.shape[1] * self.like.itemsize
+        self.numbers[CHUNK_PLACES] = begin, length, address
         if has_gates and not any(one.size for one in rows):
             return length
         gates = self.gates or [self.like.reshape(0, 0)] * 2
@@ -224,7 +227,7 @@ class Backward(Walk):
 
     def backward(self, needs_rows: bool, phases: bool) -> Tensor | None:
         layout, like, chunk, count = self.layout, self.like, self.chunk, self.count
-        has_u, has_gates = self.tensors.d_u is not None, len(self.a) > 0
+        has_u, has_gates = self.tensors.d_u is not None, self.keeps_a
         needs_c = has_u or not phases or not has_gates
         columns = self.lanes * layout.h_row * has_u
         shapes: Any = [(chunk * needs_c, count), (chunk * (has_u and phases), count)]
@@ -250,7 +253,7 @@ class Backward(Walk):
 
             run(work, parts)
             d = [sum_over_threads([one[place][:n] for one in own]) for place in (0, 1)]
-            for by_time, *totals in zip(d, *found, strict=True):
+            for by_time, *totals in zip(d[: 1 + bool(self.n_y)], *found, strict=False):
                 units = by_time.shape[1] // layout.vector
                 spread(add_gradients, units, self.plan, like, c, folded, by_time, *totals)
             if d_rows is not None:
