@@ -378,9 +378,21 @@ def split_sums(plan, like, gate, e_gate):
 
 
 @kernel
-def finish_gates(plan, like, found, by_phase, phases, d_memory, memory_by_phase, d_w):
+def finish(
+    plan, like, found, e_found, by_phase, e_by_phase, phases, d_memory, memory_by_phase, d_w,
+    d_y_now,
+):  # fmt: skip
+    """Write the gradients of all weights, from those of A(t) and E(t)."""
+    p = plan[0]
+    _finish_gates(p, like, found, by_phase, phases, d_memory, memory_by_phase, d_w)
+    if p.n_y:
+        _finish_outputs(p, like, e_found, e_by_phase, phases, d_y_now)
+
+
+@kernel
+def _finish_gates(p, like, found, by_phase, phases, d_memory, memory_by_phase, d_w):
     """Write the gradients of the weights of the loop, and of the phases; d_w is as in the loop."""
-    p, vector = plan[0], lanes_of(like)
+    vector = lanes_of(like)
     layout, step = p.sums_layout, p.sums_step
     d_ug = array_at(p.d_weight_ug, (p.n_g * p.count * p.freq_dim,), like, True)
     join(p, like, found, p.n_g, layout, step, d_ug)
@@ -405,9 +417,8 @@ def finish_gates(plan, like, found, by_phase, phases, d_memory, memory_by_phase,
 
 
 @kernel
-def finish_outputs(plan, like, found, by_phase, phases, d_y_now):
+def _finish_outputs(p, like, found, by_phase, phases, d_y_now):
     """Write the gradients of the output's weight and of the y before the first step."""
-    p = plan[0]
     d_uy = array_at(p.d_weight_uy, (p.n_y * p.count * p.freq_dim,), like, True)
     join(p, like, found, p.n_y, COLUMNS, p.y_width, d_uy)
     if phases:

@@ -13,7 +13,7 @@ from torch import Tensor
 from ..weights import Inputs, sequence_places
 from . import plan
 from .batch import batch_chunk, batch_chunk_backward
-from .gates import add_gradients, finish_gates, finish_outputs, prepare, split_sums
+from .gates import add_gradients, finish, prepare, split_sums
 from .nonlinear import KINDS
 from .plan import CHUNK_PLACES, LIKE, RECORD, Layout, Tensors, layout_of, sizes_of
 from .runtime import (
@@ -43,9 +43,9 @@ def _e_numbers(layout: Layout, n_y: int) -> int:
     return layout.n_h_pad * round_up(n_y, layout.vector)
 
 
-def new_outputs(inputs: Inputs, layout: Layout) -> tuple[Tensor, ...]:
-    """Empty y, u, h, z_checkpoints, and A(t) with E(t), which are kept where they take no more than
-    h does, or than one chunk."""
+def new_outputs(inputs: Inputs, layout: Layout, a: Tensor | None = None) -> tuple[Tensor, ...]:
+    """Empty y, u, h, z_checkpoints, and A(t) with E(t) unless they are there, which are kept where
+    they take no more than h does, or than one chunk."""
     x, weight_uy = inputs.x, inputs.weight_uy
     steps, samples, _ = x.shape
     y = pooled_empty((0,) if weight_uy is None else (steps, samples, weight_uy.shape[0]), x)
@@ -53,6 +53,8 @@ def new_outputs(inputs: Inputs, layout: Layout) -> tuple[Tensor, ...]:
     h = pooled_empty((steps, layout.rows, layout.h_row, layout.row), x)
     segments = (steps + SEGMENT - 1) // SEGMENT
     checkpoints = pooled_empty((segments, layout.rows, layout.n_g_pad, layout.row), x)
+    if a is not None:
+        return y, u, h, checkpoints, a
     numbers = layout.numbers + _e_numbers(layout, 0 if weight_uy is None else weight_uy.shape[0])
     kept = samples * layout.h_row >= numbers or steps <= plan.CHUNK
     return y, u, h, checkpoints, pooled_empty((steps if kept else 0, numbers), x)
@@ -137,9 +139,9 @@ def forward(inputs: Inputs) -> tuple[Tensor, ...]:
 def _forward(
     inputs: Inputs, layout: Layout, known: Known | None = None
 ) -> tuple[tuple[Tensor, ...], Array]:
-    y, u, h, checkpoints, a = new_outputs(inputs, layout)
+    a, c = (None, None) if known is None else known
+    y, u, h, checkpoints, a = new_outputs(inputs, layout, a)
     tensors = _tensors(inputs, layout)._replace(y=y, u=u, h=h, checkpoints=checkpoints)
-    a, c = (a, None) if known is None else known
     c = Walk(inputs, layout, tensors, a).forward(c)
     return (y, u, h, checkpoints, a), c
 
@@ -198,8 +200,12 @@ def _tensors(i: Inputs, layout: Layout, forward: bool = True) -> Tensors:
         x = _project(i, layout) if forward else x[:, :, :0]
     from_x = (None if projects else i.weight_xh, None if layout.small else i.bias_h)
     given = (u, z_start, y_start, i.rows, i.freqs, i.phase, i.lengths, i.weight_ug, i.weight_gh)
-    read: Any = [t if t is None else t.contiguous() for t in (*given, *from_x, i.weight_uy)]
-    return Tensors(x, *read)
+    return Tensors(x, *map(_contiguous, (*given, *from_x, i.weight_uy)))  # type: ignore[arg-type]
+
+
+def _contiguous(tensor: Tensor | None) -> Tensor | None:
+    """To ask takes less time than ``contiguous()`` does where there is nothing to do."""
+    return tensor if tensor is None or tensor.is_contiguous() else tensor.contiguous()
 
 
 def backward(
@@ -212,8 +218,8 @@ def backward(
     """The gradients of the tensors of the inputs, in their order; (0,) where there is none."""
     i = inputs if d_y is not None else inputs._replace(weight_uy=None, bias_y=None)
     layout, (needs_x, needs_rows, needs_phase) = layout_for(i), needs
-    d_y, d_u = (None if d is None else d.contiguous() for d in (d_y, d_u))
-    outputs: Any = {"h": saved[0], "checkpoints": saved[1], "d_y": d_y, "d_u": d_u}
+    outputs: Any = {"h": saved[0], "checkpoints": saved[1]}
+    outputs |= {"d_y": _contiguous(d_y), "d_u": _contiguous(d_u)}
     tensors = _tensors(i, layout, forward=False)._replace(
         **outputs, **_new_gradients(i, layout, needs_x)
     )
@@ -259,9 +265,8 @@ class Backward(Walk):
             if d_rows is not None:
                 self._rows_backward(d_rows[begin : begin + n], begin, d, d_memory)
         d_w = sum_over_threads([one[2] for one in own])
-        finish_gates(self.plan, like, found[0][0], found[1][0], phases, d_memory, by_phase, d_w)
-        if self.n_y:
-            finish_outputs(self.plan, like, found[0][1], found[1][1], phases, d_y_now)
+        totals = (*found[0], *found[1])
+        finish(self.plan, like, *totals, phases, d_memory, by_phase, d_w, d_y_now)
         return d_rows
 
     def _own_arrays(self) -> list[Array]:
