@@ -194,8 +194,12 @@ def test_a_stop_between_checkpoint_and_record_waits_for_both(tmp_path, number, m
             signal.raise_signal(number)
 
     monkeypatch.setattr(Checkpoint, "save", save_and_signal)
-    with pytest.raises(InterruptedError, match="stopped after 2 of 4 epochs"):
-        toy_run(tmp_path, toy_config(epochs=4))
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may ignore Ctrl-C
+    try:
+        with pytest.raises(InterruptedError, match="stopped after 2 of 4 epochs"):
+            toy_run(tmp_path, toy_config(epochs=4))
+    finally:
+        signal.signal(signal.SIGINT, before)
     (path,) = tmp_path.rglob("fru-seed0.json")
     assert len(read(path)["epochs"]) == 2
 
