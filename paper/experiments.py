@@ -111,9 +111,7 @@ def _ablated(run: RunConfig, change: dict[str, Any]) -> RunConfig:
 
 # Depth. All networks of a shape have the same state, 128 numbers or 32 channels, and a gate that
 # gives them the same number of parameters within 3 %: the Fourier ones have fewer features h than
-# state, and so a wider gate. The learning rates are those of a grid, by factors of about 3, that
-# did best on a tenth of the training images, held back, after one epoch: at 100 layers for MLPs, or
-# at 10 where a kind does not learn at 100 (plain, residual), and at 10 for CNNs.
+# state, and so a wider gate.
 KINDS = ("plain", "residual", "prenorm", "mean", "fourier")
 CONVOLUTIONAL = "conv"
 DEPTHS = {"mlp": (10, 30, 100, 300, 1000), CONVOLUTIONAL: (10, 50, 200)}
@@ -125,14 +123,16 @@ FOURIER: dict[str, dict[str, int]] = {
     "mlp": {"num_freqs": 8, "freq_dim": 16, "gate_size": 32},
     CONVOLUTIONAL: {"num_freqs": 4, "freq_dim": 8, "gate_size": 8},
 }
-DEPTH_RATES = {
-    "mlp": {"plain": 0.001, "residual": 0.003, "prenorm": 0.003, "mean": 0.03, "fourier": 0.01},
+# The learning rates of a network and of all deeper ones, up to the next entry: the best of those
+# that `python -m paper rates` tries on images held back from training.
+DEPTH_RATES: dict[str, dict[int, dict[str, float]]] = {
+    "mlp": {
+        10: {"plain": 0.001, "residual": 0.003, "prenorm": 0.003, "mean": 0.03, "fourier": 0.01},
+        300: {"plain": 0.001, "residual": 0.003, "prenorm": 0.001, "mean": 0.03, "fourier": 0.01},
+    },
     CONVOLUTIONAL: {
-        "plain": 0.01,
-        "residual": 0.01,
-        "prenorm": 0.01,
-        "mean": 0.03,
-        "fourier": 0.03,
+        10: {"plain": 0.01, "residual": 0.01, "prenorm": 0.01, "mean": 0.03, "fourier": 0.03},
+        50: {"plain": 0.01, "residual": 0.01, "prenorm": 0.003, "mean": 0.1, "fourier": 0.1},
     },
 }
 
@@ -145,9 +145,8 @@ def _deep(kind: str, shape: str, depth: int) -> RunConfig:
     name, epochs = f"{kind}-{shape}", DEPTH_EPOCHS[shape]
     sizes: dict[str, Any] = {"hidden_size": STATES[shape], "num_layers": depth, **own}
     model = ModelConfig(name, norm=kind == "prenorm", **sizes)  # its sum over layers is not bounded
-    training = one_cycle(
-        lr=DEPTH_RATES[shape][kind], batch_size=256, epochs=epochs, weight_decay=0.01
-    )
+    rates = DEPTH_RATES[shape][max(least for least in DEPTH_RATES[shape] if least <= depth)]
+    training = one_cycle(lr=rates[kind], batch_size=256, epochs=epochs, weight_decay=0.01)
     training = replace(training, probe_every=epochs)  # before and after
     return RunConfig(DataConfig("pixel-mnist", steps=1, pixels="standard"), model, training)
 

@@ -8,19 +8,21 @@ import pytest
 import torch
 import torch.nn.functional as F
 from report_helpers import make_run, save
-from training_helpers import Cut, numbers, read, toy_config, toy_run
+from training_helpers import ROOT, Cut, numbers, read, toy_config, toy_run
 
 from paper import networks
-from paper.experiments import DEPTHS, EXPERIMENTS, KINDS, NETWORKS, network_name
+from paper.experiments import DEPTH_RATES, DEPTHS, EXPERIMENTS, KINDS, NETWORKS, network_name
 from paper.networks import DeepLayer, Stack
 from paper.plan import PLAN
 from paper.probe import DepthProbe, ProbeHook
+from paper.rates import TRIED, sweeps
 from paper.report import read_library
 from paper.report.depth import depth as depth_section
 from torchfru.data import DataSpec, SequenceData
 from torchfru.training import ModelConfig
 from torchfru.training.loop import build_model
 
+LEARNS = 30.0  # percent on held-back images after one epoch; guessing gives 11
 MNIST = DataSpec(name="mnist", task="classify", input_size=784, output_size=10, seq_len=1)
 
 
@@ -66,6 +68,32 @@ def test_a_stack_is_its_definition(update, kernel):
             "mean": u + f.clamp(min=0) / 5,
         }[update]
     torch.testing.assert_close(net(x), u, rtol=0, atol=1e-10)
+
+
+def best_rates() -> dict[str, float]:
+    """By network: the rate that did best in its committed sweep, where one learned at all."""
+    best = {}
+    for path in (ROOT / "results" / "depth").glob("sweep-*.json"):
+        record = read(path)
+        point = record["points"][0]
+        if (point["score"] or 0.0) > LEARNS:
+            best[record["model"]] = point["lr"]
+    return best
+
+
+def test_the_rates_did_best_on_held_back_images():
+    best = best_rates()
+    tried_at = {("mlp", 10): 100, ("mlp", 300): 1000, ("conv", 10): 10, ("conv", 50): 50}
+    for (shape, least), depth in tried_at.items():
+        for kind, rate in DEPTH_RATES[shape][least].items():
+            shallow = best.get(f"{kind}-{shape}-10")
+            assert rate == best.get(f"{kind}-{shape}-{depth}", shallow), (kind, shape, least)
+
+
+def test_every_sweep_is_committed_and_has_all_its_rates(tmp_path):
+    for sweep in sweeps(TRIED, ROOT / "results"):
+        found = {point["lr"] for point in read(sweep.summary)["points"]}
+        assert found == set(TRIED[sweep.model]), sweep.model
 
 
 def test_all_kinds_have_the_same_parameters_within_three_percent():
