@@ -393,6 +393,7 @@ def test_works_in_the_workers_of_a_data_loader():
     assert run.stdout.strip() == "4", run.stderr
 
 
+@pytest.mark.long  # compiles everything
 def test_works_where_nothing_can_be_written(tmp_path):
     """The compiled kernels can be kept nowhere: they are compiled again, and that is all."""
     program = """
