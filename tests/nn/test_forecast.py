@@ -210,3 +210,8 @@ def test_input_dropout_drops_whole_steps_while_training():
     assert torch.equal(kept[..., :1].expand_as(kept), kept)
     model.eval()
     assert torch.equal(model.embed(torch.ones(1, 5, 3)), torch.ones(1, 5, 3))
+
+
+def test_a_horizon_longer_than_the_outputs_is_one_line():
+    with pytest.raises(ValueError, match="output_size=3, input_size=1, horizon=5"):
+        SequenceModel("fru", 1, 3, seq_len=20, naive="last", horizon=5)

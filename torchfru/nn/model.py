@@ -168,19 +168,10 @@ class SequenceModel(nn.Module):
         self.relative = relative
         self.naive = None
         if naive != NAIVE:
-            n = input_size if horizon is None else output_size // horizon
-            if vocab_size is not None or output_size % n or n > input_size:
-                raise ValueError(
-                    f"SequenceModel: naive={naive!r} needs numbers as inputs, and a whole number "
-                    f"of steps as outputs; got output_size={output_size}, input_size={input_size}"
-                )
-            sizes = {
-                "width": seq_len if naive == "best" else naive_width,
-                "season": season,
-                "horizon": output_size // n,
-            }
-            self.naive = NaiveForecast(naive, n, **sizes)
-            n_in += n if every_step else 0
+            sizes = (input_size if vocab_size is None else 0, output_size, horizon)
+            width = seq_len if naive == "best" else naive_width
+            self.naive = _naive_start(naive, *sizes, width=width, season=season)
+            n_in += self.naive.input_size if every_step else 0
         if relative and (self.naive is None or every_step):
             raise ValueError(
                 "SequenceModel: relative=True needs naive, and one output per sequence; got "
@@ -326,6 +317,20 @@ class SequenceModel(nn.Module):
             for name, parameter in self.named_parameters()
             if parameter.requires_grad and not (left_out and name.startswith(left_out))
         )
+
+
+def _naive_start(
+    kind: str, input_size: int, output_size: int, horizon: int | None, **options: int
+) -> NaiveForecast:
+    """The forecast of the first output_size / horizon inputs, or of all; tokens have no inputs."""
+    n = input_size if horizon is None else output_size // horizon
+    if n < 1 or output_size % n or n > input_size:
+        raise ValueError(
+            f"SequenceModel: naive={kind!r} needs numbers as inputs, and a whole number of steps "
+            f"as outputs; got output_size={output_size}, input_size={input_size}, "
+            f"horizon={horizon}"
+        )
+    return NaiveForecast(kind, n, horizon=output_size // n, **options)
 
 
 SPREAD_FLOOR = 0.05  # added to a spread: a window may be constant
