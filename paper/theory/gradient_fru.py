@@ -92,7 +92,8 @@ def excess(found: Extremes, exponent: float) -> tuple[float, float]:
     (-2.0, -1.0)
     """
     low = math.inf if found.low == 0 else -2 * exponent - math.log(found.low)
-    return low, math.log(found.high) - exponent
+    high = -math.inf if found.high == 0 else math.log(found.high) - exponent
+    return low, high
 
 
 def excess_as_stated(case: FRUCase) -> tuple[float, float]:
