@@ -185,18 +185,21 @@ def time_layers(
         for name, layer in layers.items():
             run_training(name, layer, x, gradient)
             with torch.no_grad():
-                forward = _seconds(run_forward, name, layer, x)
-            training = _seconds(run_training, name, layer, x, gradient)
+                forward = seconds_of(run_forward, name, layer, x)
+            training = seconds_of(run_training, name, layer, x, gradient)
             found[name].forward.seconds.append(forward)
             found[name].training.seconds.append(training)
             tick(name)
     return list(found.values())
 
 
-def _seconds(work: Callable[..., object], *arguments: object) -> float:
+def seconds_of(
+    work: Callable[..., object], *arguments: object, patience: float | None = None
+) -> float:
     """Of a call; if it is quick, the median of as many as there is patience for."""
     times: list[float] = []
-    while sum(times) < PATIENCE:
+    end = time.perf_counter() + (PATIENCE if patience is None else patience)
+    while not times or time.perf_counter() < end:
         start = time.perf_counter()
         work(*arguments)
         times.append(time.perf_counter() - start)
@@ -292,8 +295,8 @@ def kernel_rate(shape: Shape, rounds: int) -> Rate | None:
     kernel, product = Timing(), Timing()
     for turn in range(rounds + 1):
         timings = (
-            (kernel, _seconds(forward)),
-            (product, _seconds(torch.mm, left, right)),
+            (kernel, seconds_of(forward)),
+            (product, seconds_of(torch.mm, left, right)),
         )
         for timing, seconds in timings:
             if turn > 0:

@@ -28,7 +28,7 @@ import torchfru
 from torchfru.cli import run
 from torchfru.io import write_atomically
 
-from .measure import environment
+from .measure import environment, seconds_of
 
 PATIENCE = 0.1  # seconds for which a fast call is repeated, in each turn
 LONG = 1.0  # seconds of a call that needs no other before it
@@ -267,17 +267,7 @@ def _take_turns(work: Works, found: Times, mode: str) -> None:
             before = found[name][kind].get("flushed", [0.0])
             if before[-1] < LONG:
                 call()  # compiles, and leaves the allocator as a call before would
-            found[name][kind].setdefault(mode, []).append(_seconds(call))
-
-
-def _seconds(call: Work) -> float:
-    times: list[float] = []
-    begin = time.perf_counter()
-    while not times or time.perf_counter() - begin < PATIENCE:
-        start = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)
+            found[name][kind].setdefault(mode, []).append(seconds_of(call, patience=PATIENCE))
 
 
 # Latency ------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,8 @@ ROOT = Path(__file__).parents[2]
 SMALL = replace(bench.PRESETS["pixel-mnist"], steps=12, batch=9, num_freqs=4, freq_dim=3)
 
 
-def test_every_contender_is_measured_in_every_round():
+def test_every_contender_is_measured_in_every_round(monkeypatch):
+    monkeypatch.setattr(bench, "PATIENCE", 0.0)
     seen = []
     found = bench.time_layers(SMALL, rounds=2, tick=seen.append)
     names = list(bench.contenders(SMALL))
@@ -25,6 +27,16 @@ def test_every_contender_is_measured_in_every_round():
     for result in found:
         assert len(result.forward.seconds) == len(result.training.seconds) == 2
         assert result.training.median > 0
+
+
+def test_a_quick_call_is_repeated_and_a_long_one_is_not():
+    calls = []
+    assert bench.seconds_of(calls.append, None, patience=0.05) < 0.05
+    quick = len(calls)
+    assert quick > 10
+    assert bench.seconds_of(time.sleep, 0.02, patience=0.0) >= 0.02
+    bench.seconds_of(calls.append, None, patience=0.0)
+    assert len(calls) == quick + 1
 
 
 def test_spread_is_relative_to_the_median():

@@ -440,8 +440,9 @@ IndexDataCacheFile.load = lambda *a: (time.sleep(seconds.pop() if seconds else 0
 def test_first_call_says_what_it_does_when_it_compiles(tmp_path):
     program = """
         import torch, torchfru
-        layer = torchfru.FRU(1, 2, seq_len=5)
-        layer(torch.zeros(5, 20, 1))[0].sum().backward()
+        cell = torchfru.FRUCell(1, 2, seq_len=5)
+        with torch.no_grad():
+            cell(torch.zeros(20, 1))
     """
     cold = python(program, NUMBA_CACHE_DIR=str(tmp_path))
     warm = python(program, NUMBA_CACHE_DIR=str(tmp_path))
@@ -449,6 +450,15 @@ def test_first_call_says_what_it_does_when_it_compiles(tmp_path):
     assert "compiling the CPU kernels" in cold.stderr
     assert warm.stderr == ""
     assert slow.stderr == ""
+
+
+def test_what_a_kernel_may_only_read_is_read_only_also_where_it_is_empty():
+    # else a state or none, an output that is used or not would each be a kernel to compile
+    tensors = [torch.zeros(2, 3), torch.zeros(0), torch.zeros(2, 0, 3)]
+    read = runtime.kernel_arrays(tensors)
+    assert not any(array.flags.writeable for array in read)
+    assert [array.shape for array in read] == [(2, 3), (0,), (2, 0, 3)]
+    assert all(array.flags.writeable for array in runtime.kernel_arrays((), write=tensors))
 
 
 def test_memory_is_used_again_but_never_by_two(monkeypatch):

@@ -49,7 +49,12 @@ def kernel_arrays(read: Iterable[Tensor], write: Iterable[Tensor] = ()) -> list[
                 "version": 3,
             }  # with the tensor, which then lives as long as the array
             view = SimpleNamespace(tensor=tensor, __array_interface__=interface)
-            arrays.append(np.asarray(view))
+            array = np.asarray(view)
+            if read_only:
+                # once more: NumPy forgets it where there is no memory, and for each combination
+                # of types a kernel has to be compiled
+                array.flags.writeable = False
+            arrays.append(array)
     return arrays
 
 
