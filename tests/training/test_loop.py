@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import pickle
 import platform
 import shutil
@@ -25,7 +26,7 @@ from training_helpers import (
 )
 
 from torchfru.nn import LAYERS, SequenceModel
-from torchfru.training import Hook, TrainingConfig
+from torchfru.training import Hook, TrainingConfig, process
 from torchfru.training.batches import Batches, hold_back, subsample
 from torchfru.training.checkpoint import Checkpoint
 from torchfru.training.loop import learning_rate
@@ -415,6 +416,22 @@ def test_training_flushes_denormal_numbers_and_leaves_the_processor_as_it_was(tm
     toy_run(tmp_path, toy_config(), hooks=[Look()])
     assert seen == 3 * [0.0]
     assert sys.float_info.min / 2 > 0
+
+
+@pytest.mark.parametrize(("little", "used"), [(math.inf, 1), (0, 2)])
+def test_a_run_with_little_work_uses_one_thread(little, used, tmp_path, monkeypatch):
+    monkeypatch.setattr(process, "LITTLE_WORK", little)
+    seen = []
+
+    class Look(Hook):
+        def on_epoch(self, training):
+            seen.append(torch.get_num_threads())
+
+    with process.threads_used(2):
+        result = toy_run(tmp_path, toy_config(), hooks=[Look()])
+        assert torch.get_num_threads() == 2
+    assert seen == 3 * [used]
+    assert result.hardware["threads"] == used
 
 
 def test_a_strangers_checkpoint_runs_no_code(tmp_path):

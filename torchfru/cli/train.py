@@ -43,7 +43,9 @@ Seed = Annotated[
     int, typer.Option(help="Seed of the weights, the order of the data and dropout.", min=0)
 ]
 Accelerator = Annotated[str, typer.Option(help="The device: auto, cpu or gpu.")]
-Threads = Annotated[int | None, typer.Option(help="Threads per process.", min=1)]
+Threads = Annotated[
+    int | None, typer.Option(help="Threads per process; a small run needs one.", min=1)
+]
 
 VALIDATION = 0.1  # the share of the training set that judges a sweep
 

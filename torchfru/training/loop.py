@@ -39,6 +39,8 @@ from .process import (
     require_accelerator,
     signals_deferred,
     stopped_by_signals,
+    threads_used,
+    useful_threads,
 )
 from .run import (
     Run,
@@ -182,6 +184,7 @@ class Training:
         self._set_progress(begin)
         self._set_batches(parts)
         self._set_model(begin)
+        self.threads = self._useful_threads()
         self.record = self._new_record()
         if begin is None and fabric.is_global_zero:
             archive_previous(run)
@@ -232,12 +235,16 @@ class Training:
         if begin is not None:
             restore_optimizer(self.optimizer, begin.optimizer)
 
+    def _useful_threads(self) -> int:
+        alone = self.model.count_parameters() // self.run.config.model.members
+        return useful_threads(self.config.batch_size * self.data.seq_len * alone)
+
     # The loop ------------------------------------------------------------------------------
 
     def fit(self) -> None:
         """Train until the last epoch, divergence, the end of the time, or a hook's wish."""
         try:
-            with stopped_by_signals():
+            with stopped_by_signals(), threads_used(self.threads):
                 self._call("on_start")
                 self._measure_start()
                 while not (self.stop or is_over(self.config, self.epochs, self.diverged)):
@@ -412,7 +419,7 @@ class Training:
     # Files, in the first process only -----------------------------------------------------
 
     def _new_record(self) -> RunResult:
-        run = self.run
+        run, machine = self.run, records.hardware(self.fabric.world_size // self.nodes, self.nodes)
         return RunResult(
             experiment=run.experiment,
             model=run.model,
@@ -423,7 +430,7 @@ class Training:
             versions=records.versions(),
             commit=records.commit(),
             data=dict(self.data.checksums),
-            hardware=records.hardware(self.fabric.world_size // self.nodes, self.nodes),
+            hardware=machine | {"threads": self.threads},
         )
 
     def _save(self) -> None:
