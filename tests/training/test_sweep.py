@@ -113,3 +113,31 @@ def test_a_point_that_failed_is_put_back_once(grid):
     assert [point.state for point in run(grid)] == ["finished"] * 4
     done = study.get_trials(states=(optuna.trial.TrialState.COMPLETE,))
     assert len(done) == 4
+
+
+@pytest.mark.parametrize("diverged", [False, True])
+def test_a_process_that_others_gave_up_while_it_slept_goes_on(grid, diverged, monkeypatch):
+    train, seen, told = module._train, [], []
+
+    def asleep(sweep, trial, *rest):
+        score = train(sweep, trial, *rest)
+        seen.append(trial.number)
+        if len(seen) == 1:
+            trial.study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
+            return None if diverged else score
+        return score
+
+    monkeypatch.setattr(module, "_train", asleep)
+    points = run(grid, report=told.append)
+    assert [point.state for point in points] == ["finished"] * 4
+    assert len(seen) == 5  # one of them twice; the second time its record was there
+    assert len(told) == 4
+
+
+def test_an_error_while_training_a_point_is_shown(grid, monkeypatch):
+    def broken(*_):
+        raise ValueError("no such data")
+
+    monkeypatch.setattr(module, "_train", broken)
+    with pytest.raises(ValueError, match="no such data"):
+        run(grid)

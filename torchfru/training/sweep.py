@@ -105,19 +105,43 @@ def run_sweep(
     with _quiet():
         study = _open(sweep, url, StudyDirection.MAXIMIZE if up else StudyDirection.MINIMIZE)
 
-        def objective(trial: Trial) -> float:
+        def objective(trial: Trial) -> float | None:
             return _train(sweep, trial, data, accelerator)
-
-        def tell(study: optuna.Study, trial: FrozenTrial) -> None:
-            if "lr" in trial.user_attrs:
-                report(_point(trial))
 
         taken = 0
         while (trials is None or taken < trials) and _wait_for_work(sweep, study, url):
-            study.optimize(objective, n_trials=1, callbacks=[tell])
+            _take_point(study, objective, report)
             taken += 1
             _save(sweep, study)
         return _save(sweep, study)  # also if a process was killed before it could
+
+
+def _take_point(
+    study: optuna.Study,
+    objective: Callable[[Trial], float | None],
+    report: Callable[[Point], None],
+) -> None:
+    """Train the next point; a score of None is that of one that diverged."""
+    trained: list[int] = []
+
+    def scored(trial: Trial) -> float:
+        score = objective(trial)
+        trained.append(trial.number)
+        if score is None:
+            raise optuna.TrialPruned
+        return score
+
+    def tell(study: optuna.Study, trial: FrozenTrial) -> None:
+        if "lr" in trial.user_attrs:
+            report(_point(trial))
+
+    try:
+        study.optimize(scored, n_trials=1, callbacks=[tell])
+    except Exception:
+        # A process that was asleep, as a laptop is, has been given up, and Optuna takes no score
+        # for its trial. Whoever takes the point again finds its record finished.
+        if not trained or study.trials[trained[0]].state != TrialState.FAIL:
+            raise
 
 
 def summarize(study: optuna.Study) -> list[Point]:
@@ -146,10 +170,10 @@ def _point(trial: FrozenTrial) -> Point:
     return Point(lr, lr_decay, states.get(trial.state.name, "waiting"), trial.value)
 
 
-def _train(sweep: Sweep, trial: Trial, data: SequenceData, accelerator: str) -> float:
+def _train(sweep: Sweep, trial: Trial, data: SequenceData, accelerator: str) -> float | None:
     """Train one point, resuming it if it was begun. Gives its score on the validation part."""
     if "lr" not in trial.user_attrs:  # another process took the last one before us
-        raise optuna.TrialPruned
+        return None
     trial.set_user_attr("began", True)
     for name in ("lr", "lr_decay"):
         trial.suggest_float(name, 1e-9, 1.0)  # gives the enqueued value, and shows it to Optuna
@@ -166,9 +190,7 @@ def _train(sweep: Sweep, trial: Trial, data: SequenceData, accelerator: str) -> 
     assert record is not None
     measure = "validation_accuracy" if is_accuracy(data.task) else "validation_mse"
     score = record.last[measure]
-    if record.diverged or score is None:
-        raise optuna.TrialPruned
-    return float(score)
+    return None if record.diverged or score is None else float(score)
 
 
 def _url(sweep: Sweep, storage: str | None) -> str:
