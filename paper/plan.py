@@ -275,7 +275,7 @@ _DEPTH = (
     *_runs("depth", _SHALLOWER),
     *_runs("depth", _deep({200: _DEEPEST}, CONVOLUTIONAL, KINDS[::-1])),
     *_runs("depth", _SHALLOWER, seeds=(1, 2)),
-    *_runs("depth", {"fourier-mlp-1000": _DEEPEST}, seeds=(1, 2)),
+    *_runs("depth", _deep({1000: _DEEPEST}, "mlp", KINDS[::-1]), seeds=(1, 2)),
 )
 
 PLAN: tuple[Planned, ...] = (

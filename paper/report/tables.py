@@ -55,13 +55,14 @@ def mean_and_spread(measure: Measure, values: list[float]) -> str:
 
 
 def result(measure: Measure, heading: str = "") -> Column:
-    """Mean and standard deviation over the seeds of the last epoch's measure."""
+    """Mean and standard deviation over the seeds of the last epoch's measure, and how many lack."""
 
     def cell(group: Group) -> Cell | None:
-        values = group.last(measure.key)
+        values, lost = group.last(measure.key), len(group.diverged)
         if not values:
-            return "diverged" if group.diverged else None
-        return (Link(mean_and_spread(measure, values), group.name, is_file=False),)
+            return "diverged" if lost else None
+        note = f" ({lost} of {len(group.records)} diverged)" if lost else ""
+        return (Link(mean_and_spread(measure, values) + note, group.name, is_file=False),)
 
     return Column(heading or measure.heading, cell)
 

@@ -51,7 +51,7 @@ def test_mean_deviation_and_difference_over_the_seeds_that_count(tmp_path):
     running = make_run("imdb", "fru-5-10", 3, epochs=5, final=10.0, status="running")
     diverged = make_run("imdb", "fru-5-10", 4, epochs=5, final=10.0, diverged=True)
     row = table(report_of(tmp_path, *seeds, running, diverged), "imdb")["FRU 5,10"]
-    assert row["ours, %"] == "87.00 ± 1.00"
+    assert row["ours, %"] == "87.00 ± 1.00 (1 of 5 diverged)"
     assert row["paper, %"] == "86.71"
     assert row["difference"] == "+0.29"
     assert row["seeds"] == "0 1 2 3 4"
