@@ -73,3 +73,11 @@ def test_links_to_records_lead_to_copies_of_them(site):
     copies = re.findall(r'href="(_downloads/[^"]*/fru-recipe-seed0\.json)"', page)
     records = {(site / copy).read_bytes() for copy in copies}
     assert (ROOT / "results" / "pixel-mnist" / "fru-recipe-seed0.json").read_bytes() in records
+
+
+def test_the_accuracies_by_depth_are_those_of_the_results():
+    page = (DOCS / "depth.md").read_text().partition("## Results")[2]
+    rows = [line for line in page.splitlines() if re.match(r"\| [\d,]+ \|", line)]
+    assert len(rows) == 8
+    found = (DOCS / "results.md").read_text().splitlines()
+    assert [row for row in rows if row not in found] == []

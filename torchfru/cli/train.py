@@ -210,12 +210,16 @@ def sweep(
     )
     if as_json:
         print_json([asdict(point) for point in points])
-        return
+    else:
+        _show_points(console, points, f"torchfru train {experiment} --model {model}")
+
+
+def _show_points(console: Console, points: list[Point], command: str) -> None:
+    """All points as a table, and how to train with the best one."""
     print_table(["learning rate", "decay", "validation", "state"], map(_cells, points))
     if points and points[0].score is not None:
         best = f"--set training.lr={points[0].lr:g} --set training.lr_decay={points[0].lr_decay:g}"
-        command = f"torchfru train {experiment} --model {model} {best}"
-        console.print(shown(command), soft_wrap=True)
+        console.print(shown(f"{command} {best}"), soft_wrap=True)
 
 
 def _numbers(name: str, text: str | None) -> tuple[float, ...]:
